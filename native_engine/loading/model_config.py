@@ -1,0 +1,155 @@
+"""What the arithmetic needs to know of a model, and how to read it from a Hugging Face folder. Knows no tensor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from native_engine.loading.errors import ModelError
+
+# Hugging Face `model_type` -> our architecture. Mistral without a sliding window is arithmetically a Llama.
+KNOWN_MODEL_TYPES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """`head_dim` need not be hidden_size / num_heads. `rope_scaling` has "rope_type" and that type's parameters."""
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: dict[str, Any] | None
+    max_position: int
+    tie_embeddings: bool
+    attention_bias: bool
+    qk_norm: bool
+    bos_token_id: int | None
+    eos_token_ids: frozenset[int]
+    chat_template: str | None
+    name: str
+
+    def __post_init__(self) -> None:
+        sizes = (
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_layers",
+            "num_heads",
+            "num_kv_heads",
+            "head_dim",
+        )
+        wrong = [f"{field}={getattr(self, field)}" for field in (*sizes, "max_position") if getattr(self, field) < 1]
+        if wrong:
+            raise ModelError(f"{self.name}: the model's description is damaged: {', '.join(wrong)} must be at least 1.")
+        if self.num_heads % self.num_kv_heads or self.head_dim % 2:
+            raise ModelError(
+                f"{self.name}: {self.num_heads} attention heads cannot share {self.num_kv_heads} KV heads "
+                f"of {self.head_dim} dimensions; the model's description is damaged."
+            )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object from a JSON file; an absent file is an empty object."""
+    if not path.exists():
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise ModelError(f"{path}: not readable as JSON ({fault}). Fetch the model again.") from fault
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: expected a JSON object. Fetch the model again.")
+    return value
+
+
+def token_ids(value: Any) -> frozenset[int]:
+    """`eos_token_id` as people write it: absent, one number, or a list."""
+    if value is None:
+        return frozenset()
+    return frozenset(int(each) for each in (value if isinstance(value, list) else [value]))
+
+
+def config_from_folder(folder: Path) -> ModelConfig:
+    """config.json with the end-of-text ids of generation_config.json and the template of tokenizer_config.json."""
+    raw = read_json(folder / "config.json")
+    if not raw:
+        raise ModelError(f"{folder}: no config.json here. Expected a Hugging Face model folder or a .gguf file.")
+    try:
+        return _from_json(folder, raw)
+    except (KeyError, TypeError, ValueError) as fault:
+        raise ModelError(f"{folder / 'config.json'}: {type(fault).__name__} {fault}. Fetch the model again.") from fault
+
+
+def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
+    architecture = _architecture(folder, raw)
+    heads = int(raw["num_attention_heads"])
+    hidden = int(raw["hidden_size"])
+    generation = read_json(folder / "generation_config.json")
+    theta, scaling = _rope(raw)
+    return ModelConfig(
+        architecture=architecture,
+        vocab_size=int(raw["vocab_size"]),
+        hidden_size=hidden,
+        intermediate_size=int(raw["intermediate_size"]),
+        num_layers=int(raw["num_hidden_layers"]),
+        num_heads=heads,
+        num_kv_heads=int(raw.get("num_key_value_heads") or heads),
+        head_dim=int(raw.get("head_dim") or hidden // heads),
+        rms_norm_eps=float(raw["rms_norm_eps"]),
+        rope_theta=theta,
+        rope_scaling=scaling,
+        max_position=int(raw["max_position_embeddings"]),
+        tie_embeddings=bool(raw.get("tie_word_embeddings", False)),
+        attention_bias=bool(raw.get("attention_bias", architecture == "qwen2")),
+        qk_norm=architecture == "qwen3",
+        bos_token_id=min(token_ids(raw.get("bos_token_id")), default=None),
+        eos_token_ids=token_ids(raw.get("eos_token_id")) | token_ids(generation.get("eos_token_id")),
+        chat_template=_chat_template(folder),
+        name=folder.name,
+    )
+
+
+def _architecture(folder: Path, raw: Mapping[str, Any]) -> str:
+    model_type = raw.get("model_type")
+    if model_type not in KNOWN_MODEL_TYPES:
+        raise ModelError(
+            f"{folder}: model type {model_type!r} is not supported; known: {', '.join(sorted(KNOWN_MODEL_TYPES))}."
+        )
+    quantised = raw.get("quantization_config")
+    if quantised:
+        method = quantised.get("quant_method", "unknown")
+        raise ModelError(
+            f"{folder}: quantised weights of method {method!r} are not supported; use bf16 or a GGUF file."
+        )
+    windowed = raw.get("use_sliding_window") if model_type == "qwen2" else model_type == "mistral"
+    if windowed and raw.get("sliding_window"):
+        raise ModelError(f"{folder}: sliding-window attention is not supported.")
+    return KNOWN_MODEL_TYPES[model_type]
+
+
+def _rope(raw: Mapping[str, Any]) -> tuple[float, dict[str, Any] | None]:
+    """Both spellings: `rope_theta` + `rope_scaling`, and `rope_parameters` holding either (transformers 5)."""
+    merged = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    theta = float(merged.pop("rope_theta", None) or raw.get("rope_theta") or 10000.0)
+    rope_type = merged.pop("rope_type", None) or merged.pop("type", None) or "default"
+    merged.pop("type", None)
+    return theta, None if rope_type == "default" else {"rope_type": rope_type, **merged}
+
+
+def _chat_template(folder: Path) -> str | None:
+    separate = folder / "chat_template.jinja"
+    if separate.exists():
+        return separate.read_text(encoding="utf-8")
+    template = read_json(folder / "tokenizer_config.json").get("chat_template")
+    if isinstance(template, list):  # named variants; the plain one serves chat
+        template = {each.get("name"): each.get("template") for each in template}.get("default")
+    return template if isinstance(template, str) else None

@@ -1,0 +1,118 @@
+"""Raw tensors under Hugging Face names, whichever file they come from. Knows no torch; dequantises nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from native_engine.loading import safetensors
+from native_engine.loading.errors import ModelError
+from native_engine.loading.gguf import GGUFModel, GGUFTensor
+from native_engine.loading.model_config import ModelConfig, config_from_folder
+
+_GGUF_TOP = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+    "rope_freqs.weight": "model.rope_freqs.weight",
+}
+_GGUF_LAYER = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_GGUF_LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
+
+
+@dataclass(frozen=True)
+class RawTensor:
+    """`type` as GGUF spells it (F32, BF16, Q4_1 ...), `shape` (out, in), `data` (rows, bytes of a row)."""
+
+    type: str
+    shape: tuple[int, ...]
+    data: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model's configuration and its tensors, each read from the file when it is asked for."""
+
+    path: Path
+    config: ModelConfig
+    _readers: dict[str, Callable[[], RawTensor]]
+
+    def names(self) -> list[str]:
+        return list(self._readers)
+
+    def get(self, name: str) -> RawTensor:
+        if name not in self._readers:
+            raise ModelError(
+                f"{self.path}: tensor {name} is missing; the model is not whole or not of its stated kind."
+            )
+        return self._readers[name]()
+
+
+def open_weights(path: str | Path) -> Weights:
+    """A .gguf file, or a Hugging Face folder with safetensors."""
+    path = Path(path)
+    if not path.exists():
+        raise ModelError(f"{path}: no such file or folder.")
+    return _open_folder(path) if path.is_dir() else _open_gguf(path)
+
+
+def _open_folder(path: Path) -> Weights:
+    tensors = safetensors.open_folder(path)
+    return Weights(path, config_from_folder(path), {name: _plain(each) for name, each in tensors.items()})
+
+
+def _open_gguf(path: Path) -> Weights:
+    model = GGUFModel.open(path)
+    config = model.config()
+    readers = {}
+    for name, tensor in model.tensors.items():
+        canonical = _canonical_name(name)
+        if canonical is None:
+            raise ModelError(f"{path}: tensor {name} does not belong to a {config.architecture} model.")
+        readers[canonical] = _gguf_reader(config, canonical, tensor)
+    return Weights(path, config, readers)
+
+
+def _canonical_name(name: str) -> str | None:
+    match = _GGUF_LAYER_NAME.fullmatch(name)
+    if match is None:
+        return _GGUF_TOP.get(name)
+    layer, part, kind = match.groups()
+    return f"model.layers.{layer}.{_GGUF_LAYER[part]}.{kind}" if part in _GGUF_LAYER else None
+
+
+def _plain(tensor: GGUFTensor | safetensors.SafeTensor) -> Callable[[], RawTensor]:
+    return lambda: RawTensor(tensor.type_name, tensor.shape, tensor.data)
+
+
+def _gguf_reader(config: ModelConfig, canonical: str, tensor: GGUFTensor) -> Callable[[], RawTensor]:
+    """llama.cpp reorders the rows of Q and K of the llama architecture for its own rotary form; put them back."""
+    heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}.get(canonical.split(".")[-2], 0)
+    if config.architecture != "llama" or not heads:
+        return _plain(tensor)
+    return lambda: RawTensor(tensor.type_name, tensor.shape, _unpermute_rows(tensor, heads))
+
+
+def _unpermute_rows(tensor: GGUFTensor, heads: int) -> npt.NDArray[np.uint8]:
+    """Rows of a head lie as (pair, half); Hugging Face wants (half, pair). Whole rows move, so blocks stay whole."""
+    rows = np.arange(tensor.shape[0]).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
+    if len(tensor.shape) == 1:  # a bias: its elements are its rows
+        return tensor.data.reshape(tensor.shape[0], -1)[rows].reshape(1, -1)
+    return tensor.data[rows]
