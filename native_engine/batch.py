@@ -1,0 +1,36 @@
+"""What one step computes: all that the scheduler and the runner say to each other. Plain data, no tensors."""
+
+from __future__ import annotations
+
+from native_engine.request import Sequence
+
+
+class ScheduledSequence:
+    """The runner computes the tokens [num_computed_tokens, num_computed_tokens + num_new_tokens) of `sequence`."""
+
+    __slots__ = ("num_new_tokens", "sequence")
+
+    def __init__(self, sequence: Sequence, num_new_tokens: int) -> None:
+        self.sequence = sequence
+        self.num_new_tokens = num_new_tokens
+
+    @property
+    def needs_sample(self) -> bool:
+        """True where this step reaches the sequence's last token, so that its logits give the next one."""
+        sequence = self.sequence
+        return sequence.num_computed_tokens + self.num_new_tokens == len(sequence.token_ids)
+
+
+class ScheduledBatch:
+    """The work of one step, decodes first.
+
+    An item may share blocks that an earlier item of the same batch fills in this step, so the runner must store the
+    keys and values of all items of a layer before it attends in that layer.
+    """
+
+    __slots__ = ("items", "num_tokens", "preempted")
+
+    def __init__(self, items: list[ScheduledSequence], num_tokens: int, preempted: list[Sequence]) -> None:
+        self.items = items
+        self.num_tokens = num_tokens
+        self.preempted = preempted

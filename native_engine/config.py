@@ -1,0 +1,91 @@
+"""The engine's settings: frozen data, and a pure check that returns every fault at once. Knows no model and no device."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BLOCK_SIZE = 16
+KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16")
+DTYPES = ("auto", "float32", "float16", "bfloat16")
+QUANTIZATIONS = ("auto", "none")
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Field names are the flags' names: `max_num_seqs` is `--max-num-seqs`. None means: the engine decides."""
+
+    model: str
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    gpu_memory_utilization: float = 0.92
+    kv_cache_memory: int | None = None
+    block_size: int = BLOCK_SIZE
+    enable_prefix_caching: bool = True
+    kv_cache_dtype: str = "auto"
+    quantization: str = "auto"
+    dtype: str = "auto"
+    seed: int | None = None
+    num_threads: int | None = None
+    enforce_eager: bool = False
+
+
+def parse_size(text: str) -> int:
+    """Bytes from "4GiB", "512 MB", "1.5g" or "1073741824". KiB and the like are powers of 1024, KB of 1000."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a size: {text!r}; expected a number with a unit, such as 4GiB, 512MB or 1073741824")
+    number, unit = match.groups()
+    return int(float(number) * _UNITS[(unit or "").lower()])
+
+
+def validate(config: EngineConfig) -> list[str]:
+    """Every fault of the settings, each naming flag, value and what was expected; empty when all is well."""
+    return [*_count_faults(config), *_memory_faults(config), *_choice_faults(config)]
+
+
+def _count_faults(config: EngineConfig) -> Iterator[str]:
+    if not config.model:
+        yield _fault("model", config.model, "a model name, a folder or a .gguf file")
+    if config.max_model_len is not None and config.max_model_len < 2:
+        yield _fault("max_model_len", config.max_model_len, "at least 2 (one prompt token and one output token)")
+    if config.max_num_seqs < 1:
+        yield _fault("max_num_seqs", config.max_num_seqs, "at least 1")
+    if config.max_num_batched_tokens < max(config.max_num_seqs, 1):
+        expected = f"at least max_num_seqs ({config.max_num_seqs}), or a step cannot give every sequence a token"
+        yield _fault("max_num_batched_tokens", config.max_num_batched_tokens, expected)
+    if config.num_threads is not None and config.num_threads < 1:
+        yield _fault("num_threads", config.num_threads, "at least 1")
+    if config.seed is not None and not -(2**63) <= config.seed < 2**64:
+        yield _fault("seed", config.seed, "an integer of 64 bits")
+
+
+def _memory_faults(config: EngineConfig) -> Iterator[str]:
+    share = config.gpu_memory_utilization
+    if not (math.isfinite(share) and 0 < share <= 1):
+        yield _fault("gpu_memory_utilization", share, "above 0 and at most 1")
+    if config.kv_cache_memory is not None and config.kv_cache_memory < 1:
+        yield _fault("kv_cache_memory", config.kv_cache_memory, "a positive number of bytes, such as 4GiB")
+    if config.block_size != BLOCK_SIZE:
+        yield _fault("block_size", config.block_size, f"{BLOCK_SIZE}, the only size the kernels are built for")
+
+
+def _choice_faults(config: EngineConfig) -> Iterator[str]:
+    choices = (
+        ("kv_cache_dtype", config.kv_cache_dtype, KV_CACHE_DTYPES),
+        ("quantization", config.quantization, QUANTIZATIONS),
+        ("dtype", config.dtype, DTYPES),
+    )
+    for field, value, known in choices:
+        if value not in known:
+            yield _fault(field, value, "one of " + ", ".join(known))
+
+
+def _fault(field: str, value: object, expected: str) -> str:
+    return f"--{field.replace('_', '-')} is {value!r}; expected {expected}"

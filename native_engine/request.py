@@ -1,0 +1,141 @@
+"""One request as plain data: its sampling parameters, its state and its tokens. Knows neither scheduler nor model."""
+
+from __future__ import annotations
+
+import enum
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SEED_BITS = 64
+
+
+class Status(enum.Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED = "finished"
+
+
+class FinishReason(enum.Enum):
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen and when to end. `stop` strings are matched on text, outside the step loop."""
+
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        _require(self.max_tokens is None or self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
+        _require(self.min_tokens >= 0, "min_tokens", self.min_tokens, "at least 0")
+        limit = self.max_tokens if self.max_tokens is not None else self.min_tokens
+        _require(self.min_tokens <= limit, "min_tokens", self.min_tokens, f"at most max_tokens ({limit})")
+        _require(_within(self.temperature, 0.0, math.inf), "temperature", self.temperature, "0 or more, and finite")
+        _require(_within(self.top_p, 0.0, 1.0) and self.top_p > 0, "top_p", self.top_p, "above 0 and at most 1")
+        _require(self.top_k >= 0, "top_k", self.top_k, "0 (all tokens) or more")
+        _require(_within(self.min_p, 0.0, 1.0), "min_p", self.min_p, "between 0 and 1")
+        _require(self.seed is None or _is_seed(self.seed), "seed", self.seed, f"an integer of {SEED_BITS} bits")
+        _require(all(self.stop), "stop", self.stop, "strings that are not empty")
+        _require(all(token >= 0 for token in self.stop_token_ids), "stop_token_ids", self.stop_token_ids, "token ids")
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+def _require(holds: bool, field: str, value: object, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{field} must be {expected}, got {value!r}")
+
+
+def _within(value: float, low: float, high: float) -> bool:
+    return math.isfinite(value) and low <= value <= high
+
+
+def _is_seed(value: int) -> bool:
+    return -(1 << (SEED_BITS - 1)) <= value < 1 << SEED_BITS
+
+
+class Sequence:
+    """A request on its way through the engine. `token_ids` only ever grows; `num_computed_tokens` chases its length."""
+
+    __slots__ = (
+        "arrival_time",
+        "block_hashes",
+        "block_table",
+        "cache_salt",
+        "eos_token_ids",
+        "finish_reason",
+        "max_total_tokens",
+        "num_cached_tokens",
+        "num_computed_tokens",
+        "num_preemptions",
+        "num_prompt_tokens",
+        "params",
+        "request_id",
+        "rng",
+        "status",
+        "stop_ids",
+        "token_ids",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_token_ids: Iterable[int],
+        params: SamplingParams,
+        *,
+        eos_token_ids: frozenset[int] = frozenset(),
+        cache_salt: bytes = b"",
+        arrival_time: float | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.token_ids: list[int] = list(prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+        self.params = params
+        self.eos_token_ids = eos_token_ids
+        self.cache_salt = cache_salt
+        self.arrival_time = time.monotonic() if arrival_time is None else arrival_time
+        self.status = Status.WAITING
+        self.finish_reason: FinishReason | None = None
+        self.num_computed_tokens = 0
+        self.num_cached_tokens = 0  # prompt tokens found in the prefix cache when first admitted
+        self.num_preemptions = 0
+        self.block_table: list[int] = []
+        self.block_hashes: list[bytes] = []  # of each full block so far; survives preemption, so each is made once
+        self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission
+        self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids
+        self.rng: object | None = None  # belongs to the sampler; stays with the request through preemption
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        return self.token_ids[self.num_prompt_tokens :]
+
+    def __repr__(self) -> str:
+        return (
+            f"Sequence({self.request_id!r}, {self.status.value}, prompt={self.num_prompt_tokens}, "
+            f"output={self.num_output_tokens}, computed={self.num_computed_tokens})"
+        )
