@@ -1,0 +1,112 @@
+"""Builders of the official response objects, as JSON bytes ready to send.
+
+Every function takes finished facts; nothing here knows where they came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What all objects of one answer share. `created` in seconds since the epoch."""
+
+    id: str
+    created: int
+    model: str
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One finished answer; `finish_reason` is "stop", "length", "tool_calls" or "content_filter"."""
+
+    text: str
+    finish_reason: str
+
+
+class ModelEntry(msgspec.Struct, frozen=True):
+    id: str
+    created: int
+    owned_by: str
+    max_model_len: int | None = None
+
+
+def usage_dict(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+def chat_chunk(
+    head: Head, index: int = 0, *, role: str | None = None, content: str | None = None, finish_reason: str | None = None
+) -> bytes:
+    """One streamed piece of a chat answer: the first carries the role, the last only the finish reason."""
+    delta = {name: value for name, value in (("role", role), ("content", content)) if value is not None}
+    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    return _encode(_object(head, "chat.completion.chunk", [choice]))
+
+
+def completion_chunk(head: Head, index: int = 0, *, text: str = "", finish_reason: str | None = None) -> bytes:
+    choice = {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
+    return _encode(_object(head, "text_completion", [choice]))
+
+
+def chat_usage_chunk(head: Head, usage: Usage) -> bytes:
+    """The last chunk of a stream whose client asked for usage: no choices."""
+    return _encode({**_object(head, "chat.completion.chunk", []), "usage": usage_dict(usage)})
+
+
+def completion_usage_chunk(head: Head, usage: Usage) -> bytes:
+    return _encode({**_object(head, "text_completion", []), "usage": usage_dict(usage)})
+
+
+def chat_completion(head: Head, choices: Sequence[Choice], usage: Usage) -> bytes:
+    made = [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "logprobs": None,
+            "finish_reason": choice.finish_reason,
+        }
+        for index, choice in enumerate(choices)
+    ]
+    return _encode({**_object(head, "chat.completion", made), "usage": usage_dict(usage)})
+
+
+def completion(head: Head, choices: Sequence[Choice], usage: Usage) -> bytes:
+    made = [
+        {"index": index, "text": choice.text, "logprobs": None, "finish_reason": choice.finish_reason}
+        for index, choice in enumerate(choices)
+    ]
+    return _encode({**_object(head, "text_completion", made), "usage": usage_dict(usage)})
+
+
+def model_dict(entry: ModelEntry) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "id": entry.id,
+        "object": "model",
+        "created": entry.created,
+        "owned_by": entry.owned_by,
+    }
+    return made if entry.max_model_len is None else {**made, "max_model_len": entry.max_model_len}
+
+
+def model_list(entries: Iterable[ModelEntry]) -> bytes:
+    return _encode({"object": "list", "data": [model_dict(entry) for entry in entries]})
+
+
+def _object(head: Head, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"id": head.id, "object": kind, "created": head.created, "model": head.model, "choices": choices}
