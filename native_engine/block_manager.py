@@ -1,0 +1,157 @@
+"""Who owns which KV block: lend, share by content, evict, take back. Knows no model, no tensors and no scheduling.
+
+A full block is addressed by a hash chained over the salt of its tenant and every token up to its end, so that equal
+prefixes of one tenant share blocks and no tenant ever meets another's. Tables only grow and only full blocks are shared, so
+nobody writes into a shared block and nothing has to be copied on write.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from native_engine.request import Sequence
+
+
+class BlockManager:
+    """Blocks 0 to num_blocks - 1. A block is free when nobody refers to it; a free one keeps its content until it is lent."""
+
+    def __init__(self, num_blocks: int, block_size: int = 16, enable_prefix_caching: bool = True) -> None:
+        if num_blocks < 1 or block_size < 1:
+            raise ValueError(f"num_blocks and block_size must be at least 1, got {num_blocks} and {block_size}")
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.enable_prefix_caching = enable_prefix_caching
+        self._references = [0] * num_blocks
+        self._hash_of: list[bytes | None] = [None] * num_blocks
+        self._block_of: dict[bytes, int] = {}
+        # Next to be lent first: blocks without content, then the least recently used.
+        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(num_blocks))
+
+    @property
+    def num_slots(self) -> int:
+        return self.num_blocks * self.block_size
+
+    @property
+    def num_free(self) -> int:
+        return len(self._free)
+
+    @property
+    def num_used(self) -> int:
+        return self.num_blocks - len(self._free)
+
+    @property
+    def usage(self) -> float:
+        return self.num_used / self.num_blocks
+
+    def allocate(self, sequence: Sequence, reserve: int = 0) -> bool:
+        """Lends blocks for every token that the sequence has, cached prefix first, and leaves `reserve` blocks free.
+
+        Sets `block_table` and `num_computed_tokens`, or returns False and changes nothing.
+        """
+        hits = self._cached_prefix(sequence) if self.enable_prefix_caching else []
+        idle_hits = sum(not self._references[block] for block in hits)
+        missing = -(-len(sequence.token_ids) // self.block_size) - len(hits)
+        if missing + idle_hits + reserve > len(self._free):
+            return False
+        for block in hits:
+            self._share(block)
+        sequence.block_table = hits + [self._take() for _ in range(missing)]
+        sequence.num_computed_tokens = len(hits) * self.block_size
+        return True
+
+    def append_block(self, sequence: Sequence) -> bool:
+        """Lends one more block, or returns False where none is free."""
+        if not self._free:
+            return False
+        sequence.block_table.append(self._take())
+        return True
+
+    def publish(self, sequence: Sequence, num_tokens: int) -> None:
+        """Lets others find the blocks that fill as `sequence` goes from its computed tokens to `num_tokens`."""
+        first, end = sequence.num_computed_tokens // self.block_size, num_tokens // self.block_size
+        if first == end or not self.enable_prefix_caching:
+            return
+        self._extend_hashes(sequence, end)
+        for block, digest in zip(sequence.block_table[first:end], sequence.block_hashes[first:end], strict=True):
+            if digest not in self._block_of:  # where two computed the same at once, the first copy serves
+                self._block_of[digest] = block
+                self._hash_of[block] = digest
+
+    def forget(self, sequence: Sequence) -> None:
+        """Hides the sequence's blocks from later requests: what is in them is not to be trusted."""
+        for block in sequence.block_table:
+            self._drop_hash(block)
+
+    def free(self, sequence: Sequence) -> None:
+        """Takes the sequence's blocks back, last first, so that the head of a prefix outlives its tail."""
+        for block in reversed(sequence.block_table):
+            self._references[block] -= 1
+            if not self._references[block]:
+                self._free[block] = None
+                if self._hash_of[block] is None:
+                    self._free.move_to_end(block, last=False)
+        sequence.block_table = []
+
+    def check_integrity(self, sequences: Iterable[Sequence]) -> list[str]:
+        """Every broken invariant, given all sequences that hold blocks; empty when all is well."""
+        return [*self._reference_faults(sequences), *self._hash_faults()]
+
+    def _cached_prefix(self, sequence: Sequence) -> list[int]:
+        # Never all tokens: the last one must be computed, for its logits.
+        end = (len(sequence.token_ids) - 1) // self.block_size
+        self._extend_hashes(sequence, end)
+        hits: list[int] = []
+        for digest in sequence.block_hashes[:end]:
+            block = self._block_of.get(digest)
+            if block is None:
+                break
+            hits.append(block)
+        return hits
+
+    def _extend_hashes(self, sequence: Sequence, end: int) -> None:
+        hashes, tokens, size = sequence.block_hashes, sequence.token_ids, self.block_size
+        if len(hashes) >= end:
+            return
+        parent = hashes[-1] if hashes else sha256(b"salt:" + sequence.cache_salt).digest()
+        for start in range(len(hashes) * size, end * size, size):
+            parent = sha256(parent + array("q", tokens[start : start + size]).tobytes()).digest()
+            hashes.append(parent)
+
+    def _take(self) -> int:
+        block, _ = self._free.popitem(last=False)
+        self._drop_hash(block)
+        self._references[block] = 1
+        return block
+
+    def _share(self, block: int) -> None:
+        if not self._references[block]:
+            del self._free[block]
+        self._references[block] += 1
+
+    def _drop_hash(self, block: int) -> None:
+        digest = self._hash_of[block]
+        if digest is not None:
+            del self._block_of[digest]
+            self._hash_of[block] = None
+
+    def _reference_faults(self, sequences: Iterable[Sequence]) -> Iterator[str]:
+        owners: Counter[int] = Counter()
+        for sequence in sequences:
+            owners.update(sequence.block_table)
+            if len(set(sequence.block_table)) != len(sequence.block_table):
+                yield f"{sequence!r} holds a block twice: {sequence.block_table}"
+        for block, count in enumerate(self._references):
+            if count != owners[block]:
+                yield f"block {block} counts {count} references, {owners[block]} sequences hold it"
+            if (count == 0) != (block in self._free):
+                yield f"block {block} counts {count} references and is{'' if block in self._free else ' not'} free"
+
+    def _hash_faults(self) -> Iterator[str]:
+        for block, digest in enumerate(self._hash_of):
+            if digest is not None and self._block_of.get(digest) != block:
+                yield f"block {block} has a hash that leads to {self._block_of.get(digest)}"
+        if len(self._block_of) != sum(digest is not None for digest in self._hash_of):
+            yield "a hash leads to a block that does not carry it"

@@ -1,0 +1,242 @@
+"""One step of the engine, and the thread that takes one after another. Knows neither text nor HTTP.
+
+Every accepted request ends in exactly one `SequenceOutput` with a finish reason, whatever happens to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from native_engine.batch import ScheduledBatch
+from native_engine.block_manager import BlockManager
+from native_engine.config import EngineConfig
+from native_engine.request import FinishReason, Sequence
+from native_engine.scheduler import Scheduler
+
+logger = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """What computes. Its KV cache has `num_blocks` blocks; it keeps nothing about a sequence between two steps."""
+
+    @property
+    def num_blocks(self) -> int: ...
+
+    @property
+    def max_model_len(self) -> int: ...
+
+    def execute(self, batch: ScheduledBatch) -> list[int]:
+        """One token for each item that `needs_sample`, in order; -1 where the logits were not numbers."""
+        ...
+
+
+@dataclass(slots=True)
+class SequenceOutput:
+    """What one step brought to one request. A token that ended it (end of text, stop token) is among the new ones."""
+
+    request_id: str
+    new_token_ids: list[int]
+    finish_reason: FinishReason | None
+    num_prompt_tokens: int
+    num_cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The engine at one moment; the totals only grow."""
+
+    waiting: int
+    running: int
+    preemptions_total: int
+    kv_blocks_used: int
+    kv_blocks_total: int
+    prompt_tokens_total: int
+    generation_tokens_total: int
+    prefix_cache_queries: int
+    prefix_cache_hits: int
+    steps: int
+
+
+class Engine:
+    """A scheduler and a runner. One thread owns it; `check` and `stats` may be called from any."""
+
+    def __init__(self, runner: Runner, scheduler: Scheduler) -> None:
+        self.runner = runner
+        self.scheduler = scheduler
+        self.steps = 0
+
+    @classmethod
+    def create(cls, runner: Runner, config: EngineConfig) -> Engine:
+        blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching)
+        return cls(runner, Scheduler(blocks, config.max_num_seqs, config.max_num_batched_tokens, runner.max_model_len))
+
+    def check(self, sequence: Sequence) -> None:
+        """Raises ValueError, with the numbers, for a request that can never run."""
+        self.scheduler.check(sequence)
+
+    def add(self, sequence: Sequence) -> None:
+        self.scheduler.add(sequence)
+
+    def abort(self, request_id: str) -> list[SequenceOutput]:
+        """The last word of that request; none where it has had it already."""
+        sequence = self.scheduler.abort(request_id)
+        return [] if sequence is None else [_last_output(sequence)]
+
+    def abort_all(self) -> list[SequenceOutput]:
+        return [output for sequence in self.scheduler.live for output in self.abort(sequence.request_id)]
+
+    def step(self) -> list[SequenceOutput]:
+        """Schedule, run, give out the tokens. A batch that cannot be computed takes down its own sequences only."""
+        batch = self.scheduler.schedule()
+        if not batch.items:
+            return []
+        self.steps += 1
+        try:
+            advanced = self.scheduler.postprocess(batch, self.runner.execute(batch))
+        except Exception:
+            logger.exception("a step failed; its %d requests end with an error", len(batch.items))
+            return [_last_output(sequence) for sequence in self.scheduler.fail(batch)]
+        return [_output(sequence) for sequence in advanced]
+
+    def stats(self) -> Stats:
+        scheduler = self.scheduler
+        return Stats(
+            waiting=len(scheduler.waiting),
+            running=len(scheduler.running),
+            preemptions_total=scheduler.num_preemptions,
+            kv_blocks_used=scheduler.blocks.num_used,
+            kv_blocks_total=scheduler.blocks.num_blocks,
+            prompt_tokens_total=scheduler.prompt_tokens,
+            generation_tokens_total=scheduler.generation_tokens,
+            prefix_cache_queries=scheduler.prefix_cache_queries,
+            prefix_cache_hits=scheduler.prefix_cache_hits,
+            steps=self.steps,
+        )
+
+
+def _output(sequence: Sequence) -> SequenceOutput:
+    if sequence.finish_reason is FinishReason.ERROR:
+        return _last_output(sequence)
+    return SequenceOutput(
+        sequence.request_id,
+        [sequence.token_ids[-1]],
+        sequence.finish_reason,
+        sequence.num_prompt_tokens,
+        sequence.num_cached_tokens,
+    )
+
+
+def _last_output(sequence: Sequence) -> SequenceOutput:
+    """An end that brings no token."""
+    return SequenceOutput(
+        sequence.request_id, [], sequence.finish_reason, sequence.num_prompt_tokens, sequence.num_cached_tokens
+    )
+
+
+class EngineStopped(RuntimeError):
+    """The engine takes no more requests: it is shutting down, or has failed."""
+
+
+class EngineLoop:
+    """The thread that owns an engine. `on_outputs` is called in that thread, once a step, with all that the step brought."""
+
+    def __init__(self, engine: Engine, on_outputs: Callable[[list[SequenceOutput]], None]) -> None:
+        self._engine = engine
+        self._on_outputs = on_outputs
+        self._wake = threading.Condition()
+        self._submitted: list[Sequence] = []
+        self._aborted: list[str] = []
+        self._accepted: set[str] = set()  # ids that have not had their last output
+        self._closing = False
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._run, name="engine-loop", daemon=True)
+
+    @property
+    def is_running(self) -> bool:
+        """True while new requests are taken."""
+        return self._thread.is_alive() and not self._closing
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, sequence: Sequence) -> None:
+        """From any thread. Raises ValueError for a request that can never run, EngineStopped when it is too late."""
+        self._engine.check(sequence)
+        with self._wake:
+            if not self.is_running:
+                raise EngineStopped("the engine is shutting down and takes no more requests")
+            if sequence.request_id in self._accepted:
+                raise ValueError(f"request id {sequence.request_id!r} is in use")
+            self._accepted.add(sequence.request_id)
+            self._submitted.append(sequence)
+            self._wake.notify()
+
+    def abort(self, request_id: str) -> None:
+        """From any thread, in any state, any number of times; takes effect before the next step."""
+        with self._wake:
+            if request_id in self._accepted:
+                self._aborted.append(request_id)
+                self._wake.notify()
+
+    def stats(self) -> Stats:
+        return self._engine.stats()
+
+    def shutdown(self, timeout: float = 30.0) -> None:
+        """Takes nothing new, lets what runs finish for `timeout` seconds, aborts the rest and waits for the thread."""
+        with self._wake:
+            self._closing = True
+            self._deadline = time.monotonic() + timeout
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._wait_for_work():
+                outputs = self._take_commands()
+                if time.monotonic() >= self._deadline:
+                    outputs += self._engine.abort_all()
+                self._deliver(outputs + self._engine.step())
+        except Exception:
+            logger.exception("the engine loop failed; every request ends with an error")
+            self._fail_all()
+
+    def _wait_for_work(self) -> bool:
+        """Sleeps until there is something to do; False when there never will be again."""
+        with self._wake:
+            while not (self._submitted or self._aborted or self._engine.scheduler.has_work):
+                if self._closing:
+                    return False
+                self._wake.wait()
+            return True
+
+    def _take_commands(self) -> list[SequenceOutput]:
+        with self._wake:
+            submitted, self._submitted = self._submitted, []
+            aborted, self._aborted = self._aborted, []
+        for sequence in submitted:
+            self._engine.add(sequence)
+        return [output for request_id in aborted for output in self._engine.abort(request_id)]
+
+    def _deliver(self, outputs: list[SequenceOutput]) -> None:
+        if not outputs:
+            return
+        ended = [output.request_id for output in outputs if output.finish_reason is not None]
+        if ended:
+            with self._wake:
+                self._accepted.difference_update(ended)
+        try:
+            self._on_outputs(outputs)
+        except Exception:  # a listener's fault must not stop the other requests
+            logger.exception("the receiver of %d outputs failed", len(outputs))
+
+    def _fail_all(self) -> None:
+        with self._wake:
+            self._closing = True
+            lost = sorted(self._accepted)
+        self._deliver([SequenceOutput(request_id, [], FinishReason.ERROR, 0, 0) for request_id in lost])

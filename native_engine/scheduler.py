@@ -1,0 +1,219 @@
+"""Which tokens the next step computes. Plain data and integers: knows neither model nor torch, text nor sockets.
+
+Every request has one counter, `num_computed_tokens`, that chases the number of its tokens; a long prompt in chunks, a cached
+prefix and the way back after a preemption are all the same chase. Requests keep the order of their arrival throughout:
+those that run are older than those that wait, and the newest steps aside first, so the oldest always gets on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence as ListLike
+
+from native_engine.batch import ScheduledBatch, ScheduledSequence
+from native_engine.block_manager import BlockManager
+from native_engine.request import FinishReason, Sequence, Status
+
+logger = logging.getLogger(__name__)
+
+_RUNNING, _FINISHED = Status.RUNNING, Status.FINISHED
+
+
+class Scheduler:
+    """Owns every live sequence. One thread calls it; only `check` may be called from any."""
+
+    def __init__(
+        self, block_manager: BlockManager, max_num_seqs: int, max_num_batched_tokens: int, max_model_len: int
+    ) -> None:
+        if not 1 <= max_num_seqs <= max_num_batched_tokens:
+            raise ValueError(
+                f"max_num_seqs ({max_num_seqs}) must be at least 1 and at most "
+                f"max_num_batched_tokens ({max_num_batched_tokens}), or a step cannot give every sequence a token"
+            )
+        self.blocks = block_manager
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        # No sequence may outgrow the whole cache: alone it always fits, so preempting the others always helps it on.
+        self.max_total_tokens = min(max_model_len, block_manager.num_slots)
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.num_preemptions = 0
+        self.prompt_tokens = 0
+        self.generation_tokens = 0
+        self.prefix_cache_queries = 0
+        self.prefix_cache_hits = 0
+        self._live: dict[str, Sequence] = {}
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._live
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._live)
+
+    @property
+    def live(self) -> list[Sequence]:
+        return list(self._live.values())
+
+    def check(self, sequence: Sequence) -> None:
+        """Refuses what can never run. A `max_tokens` beyond the limit is no fault: such a request ends by LENGTH."""
+        limit = self.max_total_tokens
+        if not sequence.token_ids:
+            raise ValueError("the prompt is empty: at least one token is needed")
+        if sequence.num_prompt_tokens >= limit:
+            raise ValueError(
+                f"the prompt has {sequence.num_prompt_tokens} tokens, but a sequence can hold {limit} "
+                f"({self.blocks.num_slots} in the whole KV cache), at least one of them for the output"
+            )
+
+    def add(self, sequence: Sequence) -> None:
+        self.check(sequence)
+        if sequence.request_id in self._live:
+            raise ValueError(f"request id {sequence.request_id!r} is in use")
+        wanted = sequence.params.max_tokens
+        asked = self.max_total_tokens if wanted is None else sequence.num_prompt_tokens + wanted
+        sequence.max_total_tokens = min(asked, self.max_total_tokens)
+        self._live[sequence.request_id] = sequence
+        self.waiting.append(sequence)
+
+    def abort(self, request_id: str) -> Sequence | None:
+        """Ends a request in whatever state it is and frees its blocks at once; None where it is not (or no longer) here."""
+        sequence = self._live.get(request_id)
+        if sequence is None:
+            return None
+        if sequence.status is _RUNNING:
+            self.running.remove(sequence)
+        else:
+            self.waiting.remove(sequence)
+        self._finish(sequence, FinishReason.ABORT)
+        return sequence
+
+    def schedule(self) -> ScheduledBatch:
+        """One token for each that decodes, then chunks of the prompts under way, then new requests while budget lasts."""
+        items: list[ScheduledSequence] = []
+        preempted: list[Sequence] = []
+        prefills = self._schedule_decodes(items, preempted)
+        budget = self.max_num_batched_tokens - len(items)
+        for sequence in prefills:
+            budget -= self._schedule_chunk(items, sequence, budget)
+        if not preempted:  # whoever were let in now would be the next to step aside
+            budget -= self._admit(items, budget)
+        return ScheduledBatch(items, self.max_num_batched_tokens - budget, preempted)
+
+    def postprocess(self, batch: ScheduledBatch, tokens: ListLike[int]) -> list[Sequence]:
+        """Gives each item that asked for a sample its token, in order; returns their sequences, some now finished."""
+        sampled = [item.sequence for item in batch.items if item.needs_sample]
+        if len(tokens) != len(sampled):
+            raise RuntimeError(f"the runner gave {len(tokens)} tokens for {len(sampled)} sequences")
+        for item in batch.items:
+            item.sequence.num_computed_tokens += item.num_new_tokens
+        # One that was aborted while the batch was being computed has had its last word.
+        advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].status is _RUNNING]
+        for sequence, token in advanced:
+            self._append(sequence, token)
+        self._drop_finished()
+        return [sequence for sequence, _ in advanced]
+
+    def fail(self, batch: ScheduledBatch) -> list[Sequence]:
+        """Ends every sequence of a batch that could not be computed, and hides what it may have written."""
+        sequences = [item.sequence for item in batch.items if item.sequence.status is _RUNNING]
+        for sequence in sequences:
+            self._discard(sequence)
+        self._drop_finished()
+        return sequences
+
+    def _schedule_decodes(self, items: list[ScheduledSequence], preempted: list[Sequence]) -> list[Sequence]:
+        """Schedules all that lack one token; returns those that lack more. Preempts from the end of `running`."""
+        running, block_size = self.running, self.blocks.block_size
+        prefills: list[Sequence] = []
+        index = 0
+        while index < len(running):
+            sequence = running[index]
+            index += 1
+            computed = sequence.num_computed_tokens
+            if len(sequence.token_ids) - computed > 1:
+                prefills.append(sequence)
+            elif computed < len(sequence.block_table) * block_size or self._make_room(sequence, preempted):
+                if (computed + 1) % block_size == 0:
+                    self.blocks.publish(sequence, computed + 1)
+                items.append(ScheduledSequence(sequence, 1))
+        return prefills
+
+    def _schedule_chunk(self, items: list[ScheduledSequence], sequence: Sequence, budget: int) -> int:
+        """As much of the sequence's missing tokens as the budget allows; its blocks are there since its admission."""
+        chunk = min(len(sequence.token_ids) - sequence.num_computed_tokens, budget)
+        if chunk:
+            # Published before it is computed: later items of this very batch may share it (see ScheduledBatch).
+            self.blocks.publish(sequence, sequence.num_computed_tokens + chunk)
+            items.append(ScheduledSequence(sequence, chunk))
+        return chunk
+
+    def _admit(self, items: list[ScheduledSequence], budget: int) -> int:
+        """Lets requests in, strictly in order, with blocks for all their tokens; returns how many tokens it scheduled.
+
+        A block a running sequence stays free, since each will ask for one within 16 steps.
+        """
+        spent = 0
+        while self.waiting and spent < budget and len(self.running) < self.max_num_seqs:
+            sequence = self.waiting[0]
+            if not self.blocks.allocate(sequence, reserve=len(self.running)):
+                break
+            self.running.append(self.waiting.popleft())
+            if sequence.status is Status.WAITING:
+                self._count_prompt(sequence)
+            sequence.status = _RUNNING
+            spent += self._schedule_chunk(items, sequence, budget - spent)
+        return spent
+
+    def _count_prompt(self, sequence: Sequence) -> None:
+        sequence.num_cached_tokens = sequence.num_computed_tokens
+        self.prompt_tokens += sequence.num_prompt_tokens
+        if self.blocks.enable_prefix_caching:
+            self.prefix_cache_queries += sequence.num_prompt_tokens
+            self.prefix_cache_hits += sequence.num_cached_tokens
+
+    def _make_room(self, sequence: Sequence, preempted: list[Sequence]) -> bool:
+        """One more block for `sequence`, from the newest if need be; False where that is the sequence itself."""
+        while not self.blocks.append_block(sequence):
+            victim = self.running.pop()
+            self._preempt(victim)
+            preempted.append(victim)
+            if victim is sequence:
+                return False
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        logger.info("preempted %s: %d tokens to recompute", sequence.request_id, sequence.num_computed_tokens)
+        self.blocks.free(sequence)
+        sequence.num_computed_tokens = 0
+        sequence.status = Status.PREEMPTED
+        sequence.num_preemptions += 1
+        self.num_preemptions += 1
+        self.waiting.appendleft(sequence)
+
+    def _append(self, sequence: Sequence, token: int) -> None:
+        if token < 0:  # the logits were not numbers
+            self._discard(sequence)
+            return
+        sequence.token_ids.append(token)
+        self.generation_tokens += 1
+        if token in sequence.stop_ids and sequence.num_output_tokens >= sequence.params.min_tokens:
+            self._finish(sequence, FinishReason.STOP)
+        elif len(sequence.token_ids) >= sequence.max_total_tokens:
+            self._finish(sequence, FinishReason.LENGTH)
+
+    def _discard(self, sequence: Sequence) -> None:
+        self.blocks.forget(sequence)
+        self._finish(sequence, FinishReason.ERROR)
+
+    def _finish(self, sequence: Sequence, reason: FinishReason) -> None:
+        """The caller takes the sequence out of `running` or `waiting`."""
+        self.blocks.free(sequence)
+        sequence.status = _FINISHED
+        sequence.finish_reason = reason
+        del self._live[sequence.request_id]
+
+    def _drop_finished(self) -> None:
+        if any(sequence.status is _FINISHED for sequence in self.running):
+            self.running = [sequence for sequence in self.running if sequence.status is _RUNNING]
