@@ -1,0 +1,14 @@
+"""What holds for every test: no setting leaks in from the machine it runs on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests see no SEKISHO_* setting but those that they set themselves."""
+    for name in [name for name in os.environ if name.startswith("SEKISHO_")]:
+        monkeypatch.delenv(name)
