@@ -58,7 +58,7 @@ class _Reader(GGUFReader):
         return start + int(numbers.nbytes) - orig_offs, [numbers.tolist()], [0], [GGUFValueType.ARRAY, item_type]
 
     def _strings(self, offset: int, count: int) -> tuple[list[str], int]:
-        buffer, length = memoryview(self.data), struct.Struct(">Q" if self.byte_order == "S" else "<Q")
+        buffer, length = self.data.data, struct.Struct(">Q" if self.byte_order == "S" else "<Q")
         values = []
         for _ in range(count):
             (size,) = length.unpack_from(buffer, offset)
