@@ -82,16 +82,15 @@ def _message(fields: dict[str, Any]) -> str:
     return ""
 
 
-# Pydantic prints its errors as Python dictionaries that echo the input and end in server-side file positions.
-_PYDANTIC = re.compile(r"""'msg': (?:'([^']*)'|"([^"]*)")""")
+# Pydantic's errors, as Python dictionaries or as text, echo the input and may end in server-side file positions.
+_PYDANTIC = re.compile(r"""'msg': (?:'([^']*)'|"([^"]*)")|^ *(.+?) \[type=\w+, input_value=""", re.MULTILINE)
 _FILE_POSITION = re.compile(r"\s*(?:File \"|Traceback \(most recent).*", re.DOTALL)
-_PATH = re.compile(r"(?<![\w:/.])(?!/v1/|/api/)(?:/[\w.@+-]+){2,}/?|\b[A-Za-z]:\\[^\s\"']+")
+_PATH = re.compile(r"(?<![\w:/.])(?!/v1/|/api/)(?:/[\w.@+-]+){2,}/?(?::\d+)?|\b[A-Za-z]:\\[^\s\"']+")
 
 
 def _clean(message: str) -> str:
-    if "'msg': " in message:
-        found = [single or double for single, double in _PYDANTIC.findall(message)]
-        message = "; ".join(dict.fromkeys(found)) or message
+    if said := ["".join(groups) for groups in _PYDANTIC.findall(message)]:
+        message = "; ".join(dict.fromkeys(said))
     message = _FILE_POSITION.sub("", message)
     return _PATH.sub("(path)", message).strip()[:MAX_MESSAGE_CHARACTERS]
 

@@ -70,7 +70,7 @@ class EventParser:
         return events
 
     def _unix_newlines(self, chunk: bytes) -> bytes:
-        """CRLF and a lone CR end a line too; a CR at the end of a chunk ends it at once, and swallows the LF to come."""
+        """CRLF and a lone CR end a line too; a CR that ends a chunk ends its line, and swallows the LF to come."""
         if not chunk:
             return chunk
         if self._after_cr and chunk.startswith(b"\n"):
