@@ -1,0 +1,66 @@
+"""The seam between the door and an engine: what every backend can do. Knows no transport and no engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """A model as its engine names it. `context_length` is None where the engine does not say."""
+
+    id: str
+    context_length: int | None = None
+    owned_by: str = "sekisho"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the engine says of itself; None where it says nothing."""
+
+    running: int | None = None
+    waiting: int | None = None
+    kv_use: float | None = None
+
+
+class Upstream(Protocol):
+    """One answer in progress, status 2xx. `chunks` may be iterated once."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes as they come. Raises Broken or TimedOut where the engine stops short."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give the connection back, or cut it if the answer is not complete, which aborts it. Never raises."""
+        ...
+
+
+class Backend(Protocol):
+    """An engine. Every method raises nothing but BackendError."""
+
+    name: str
+
+    async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> Upstream:
+        """POST the body. Returns when the status is known; an error status is raised as Rejected."""
+        ...
+
+    async def models(self) -> list[ModelCard]:
+        """What it serves now."""
+        ...
+
+    async def ready(self) -> bool:
+        """Whether it would take a request now. Cheap, runs no model, raises nothing."""
+        ...
+
+    async def load(self) -> Load:
+        """How busy it says it is."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of every connection."""
+        ...

@@ -1,0 +1,170 @@
+"""Any engine or service that speaks the OpenAI API over HTTP. Knows nothing that only one engine has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from backends.base import Backend, Load, ModelCard
+from backends.errors import BackendError, Broken, Rejected, translate
+
+_CONNECT_SECONDS = 5.0
+_PROBE_SECONDS = 5.0
+_ERROR_BODY_LIMIT = 64 * 1024
+_JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+
+
+class HttpUpstream:
+    """An aiohttp response seen as an Upstream."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        read = self._response.content.readany
+        try:
+            while chunk := await read():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise translate(error) from error
+
+    async def aclose(self) -> None:
+        # A response read to its end has given its connection back already; close() then does nothing.
+        self._response.close()
+
+
+class OpenAIBackend:
+    """`forwarded` names the headers of the door that this engine may see."""
+
+    forwarded: frozenset[str] = frozenset({"x-request-id"})
+
+    def __init__(self, name: str, url: str, api_key: str | None = None) -> None:
+        self.name = name
+        self._base, self._socket = _split_url(url)
+        self._credentials = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> HttpUpstream:
+        sent = _JSON_HEADERS | self._credentials | {k: v for k, v in headers.items() if k in self.forwarded}
+        response = await self._post(path, body, sent)
+        if response.status < 300:
+            return HttpUpstream(response)
+        raise await _rejection(response)
+
+    async def models(self) -> list[ModelCard]:
+        body = await self._get("/v1/models")
+        try:
+            return [_model_card(item) for item in msgspec.json.decode(body)["data"]]
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise Broken("the engine's model list cannot be read") from error
+
+    async def ready(self) -> bool:
+        try:
+            await self._get("/v1/models")
+        except BackendError:
+            return False
+        return True
+
+    async def load(self) -> Load:
+        return Load()
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _post(self, path: str, body: bytes, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
+        """POST, and once more where a kept-alive connection turns out to have died before any byte of the answer."""
+        for last_try in (False, True):
+            connection = SimpleNamespace(reused=False)
+            try:
+                return await self._client().post(
+                    self._base + path, data=body, headers=headers, trace_request_ctx=connection, allow_redirects=False
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                if last_try or not connection.reused:
+                    raise translate(error) from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise translate(error) from error
+        raise AssertionError("unreachable")
+
+    async def _get(self, path: str) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=_PROBE_SECONDS)
+        try:
+            async with self._client().get(
+                self._base + path, headers=self._credentials, timeout=timeout, allow_redirects=False
+            ) as response:
+                if response.status != 200:
+                    raise await _rejection(response)
+                return await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise translate(error) from error
+
+    def _client(self) -> aiohttp.ClientSession:
+        # Made at first use: a session belongs to the event loop it was made in.
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=_connector(self._socket),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+                trace_configs=[_reuse_tracer()],
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=True,
+                skip_auto_headers=("user-agent",),
+            )
+        return self._session
+
+
+def create(url: str, api_key: str | None = None) -> Backend:
+    return OpenAIBackend("openai", url, api_key)
+
+
+def _split_url(url: str) -> tuple[str, str | None]:
+    """(base URL, socket path): `unix:/run/engine.sock` has both, a plain URL has no socket."""
+    for prefix in ("unix://", "unix:"):
+        if url.startswith(prefix):
+            return "http://engine", url.removeprefix(prefix)
+    base = url.rstrip("/")
+    return base.removesuffix("/v1"), None
+
+
+def _connector(socket: str | None) -> aiohttp.BaseConnector:
+    # No cap: how many requests an engine gets is the queue's business, and a full pool would be a second, hidden queue.
+    if socket is not None:
+        return aiohttp.UnixConnector(socket, limit=0)
+    return aiohttp.TCPConnector(limit=0)
+
+
+def _reuse_tracer() -> aiohttp.TraceConfig:
+    """Tells a request, through its trace context, that it went out on a connection used before."""
+
+    async def on_reuse(_session: Any, context: Any, _params: Any) -> None:
+        if context.trace_request_ctx is not None:
+            context.trace_request_ctx.reused = True
+
+    tracer = aiohttp.TraceConfig()
+    tracer.on_connection_reuseconn.append(on_reuse)
+    return tracer
+
+
+async def _rejection(response: aiohttp.ClientResponse) -> Rejected:
+    body = b""
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            body = await response.content.read(_ERROR_BODY_LIMIT)
+    except (aiohttp.ClientError, OSError):
+        pass  # the status says enough
+    finally:
+        response.close()
+    return Rejected(response.status, body, response.headers.get("retry-after"))
+
+
+def _model_card(item: dict[str, Any]) -> ModelCard:
+    context = item.get("max_model_len") or (item.get("meta") or {}).get("n_ctx")
+    return ModelCard(str(item["id"]), context, str(item.get("owned_by") or "unknown"))

@@ -1,0 +1,23 @@
+"""Kind of engine > the function that makes its adapter. Imported lazily, so one adapter's needs are not everyone's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from backends.base import Backend
+
+_CREATORS: dict[str, str] = {
+    "native": "backends.native:create",
+    "openai": "backends.openai:create",
+    "fake": "backends.fake:create",
+}
+
+KINDS = tuple(_CREATORS)
+
+
+def create(kind: str, url: str, api_key: str | None = None) -> Backend:
+    """The adapter for `kind`, which must be one of KINDS, talking to `url` (http://, https:// or unix:/path)."""
+    module, _, function = _CREATORS[kind].partition(":")
+    creator: Callable[[str, str | None], Backend] = getattr(import_module(module), function)
+    return creator(url, api_key)

@@ -1,0 +1,1 @@
+"""HTTP handlers, thin: bytes to a request, a result to bytes."""

@@ -1,0 +1,25 @@
+"""What a handler may use: the parts of the door, put together by app.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.identity.api_keys import ApiKeys, KeyRing
+from gateway.pipeline import Pipeline
+from gateway.queueing.permits import Permits
+from gateway.routing.engines import Engines
+from gateway.settings import Settings
+from gateway.store.redis import Store
+from gateway.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    settings: Settings
+    store: Store
+    key_ring: KeyRing
+    api_keys: ApiKeys
+    permits: Permits
+    engines: Engines
+    metrics: Metrics
+    pipeline: Pipeline

@@ -1,0 +1,87 @@
+"""The OpenAI API: /v1/chat/completions, /v1/completions, /v1/models. Checks what the door needs, keeps the bytes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from backends.base import ModelCard
+from backends.wire.errors import InvalidRequest
+from backends.wire.requests import ChatRequest, CompletionRequest, parse_chat, parse_completion
+from gateway.api.door import Door
+from gateway.api.http import read_body, send_json
+from gateway.errors import BadRequest, from_invalid
+from gateway.scope import RequestScope
+from gateway.settings import Settings
+
+# Values stay as the bytes they were: nothing is rounded or reordered inside them on the way to the engine.
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_STARTED = int(time.time())
+
+
+async def chat_completions(door: Door, request: RequestScope) -> None:
+    body = await _body(door, request)
+    try:
+        parsed = parse_chat(body, allowed=door.settings.allowed_fields)
+    except InvalidRequest as error:
+        raise from_invalid(error) from None
+    _check_messages(parsed, door.settings)
+    await _complete(door, request, body, parsed)
+
+
+async def completions(door: Door, request: RequestScope) -> None:
+    body = await _body(door, request)
+    try:
+        parsed = parse_completion(body, allowed=door.settings.allowed_fields)
+    except InvalidRequest as error:
+        raise from_invalid(error) from None
+    request.chat = False
+    await _complete(door, request, body, parsed)
+
+
+async def models(door: Door, request: RequestScope) -> None:
+    await send_json(request, {"object": "list", "data": [_model(card) for card in door.engines.models()]})
+
+
+async def model(door: Door, request: RequestScope) -> None:
+    await send_json(request, _model(await door.engines.card(request.path_value)))
+
+
+async def _complete(door: Door, request: RequestScope, body: bytes, parsed: ChatRequest | CompletionRequest) -> None:
+    request.model = parsed.model
+    request.streaming = bool(parsed.stream)
+    options = parsed.stream_options
+    request.wants_usage = bool(options and options.include_usage)
+    request.body = body if request.wants_usage else _with_usage(body)
+    await door.pipeline.complete(request)
+
+
+async def _body(door: Door, request: RequestScope) -> bytes:
+    body = await read_body(request, door.settings.max_body_bytes, door.settings.body_timeout)
+    request.read = time.monotonic()
+    return body
+
+
+def _check_messages(parsed: ChatRequest, settings: Settings) -> None:
+    if len(parsed.messages) > settings.max_messages:
+        raise BadRequest(
+            f"There are {len(parsed.messages)} messages; at most {settings.max_messages} are taken in one request.",
+            param="messages",
+            code="too_many_messages",
+        )
+
+
+def _with_usage(body: bytes) -> bytes:
+    """The body with a stream and its usage asked for. The engine always streams to the door, and always counts."""
+    fields: dict[str, Any] = _split(body)
+    options = msgspec.json.decode(fields.get("stream_options", b"null")) or {}
+    fields["stream"] = True
+    fields["stream_options"] = options | {"include_usage": True}
+    return msgspec.json.encode(fields)
+
+
+def _model(card: ModelCard) -> dict[str, Any]:
+    shown: dict[str, Any] = {"id": card.id, "object": "model", "created": _STARTED, "owned_by": card.owned_by}
+    return shown if card.context_length is None else shown | {"max_model_len": card.context_length}

@@ -1,0 +1,193 @@
+"""Composition root: puts the parts together and is the ASGI application. Reads as the order in which things happen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from typing import Any
+
+from backends import registry
+from backends.base import Backend
+from gateway import routes
+from gateway.api.door import Door
+from gateway.api.http import send_error
+from gateway.errors import ClientGone, DoorError, Forbidden, HeadersTooLarge, InternalError, StoreAway
+from gateway.identity.api_keys import ApiKeys, KeyRing, load_server_key
+from gateway.pipeline import Pipeline
+from gateway.queueing.permits import Permits, QueueLimits
+from gateway.routing.engines import Engines
+from gateway.scope import Receive, RequestScope, Send
+from gateway.settings import Settings
+from gateway.store.redis import Store
+from gateway.telemetry import logs
+from gateway.telemetry.metrics import Metrics
+
+log = logging.getLogger("sekisho.app")
+
+_BOOTSTRAP_RETRY_SECONDS = 0.5
+
+
+class App:
+    """The ASGI application. `door` is there once the lifespan has begun."""
+
+    def __init__(self, settings: Settings, backend: Backend | None = None) -> None:
+        self._settings = settings
+        self._backend = backend
+        self._bootstrap: asyncio.Task[None] | None = None
+        self.door: Door | None = None
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._handle(_request(scope, receive, send))
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _handle(self, request: RequestScope) -> None:
+        """The outermost stage: whatever happens inside, one answer with a request id, one line in the log."""
+        level = logging.INFO
+        try:
+            await self._answer(request)
+        except DoorError as error:
+            level = error.log_level
+            await _refuse(request, error)
+        except Exception:
+            log.exception("request %s failed", request.request_id)
+            level = logging.ERROR
+            await _refuse(request, InternalError())
+        finally:
+            self._note(request, level)
+
+    async def _answer(self, request: RequestScope) -> None:
+        door = self._opened()
+        _check_headers(request, self._settings)
+        route, request.path_value = routes.find(request.method, request.path)
+        request.route = route.path
+        if route.path not in routes.PUBLIC_PATHS:
+            request.principal = await door.pipeline.authenticate(request.headers)
+            # Above this line runs for anyone; below it only for a known principal, public paths excepted.
+            if route.role == "admin" and request.principal.role != "admin":
+                raise Forbidden("This needs the API key of an administrator.")
+        await route.handler(door, request)
+
+    def _note(self, request: RequestScope, level: int) -> None:
+        seconds = time.monotonic() - request.received
+        metrics = self._opened().metrics
+        metrics.requests.labels(request.route, request.status).inc()
+        if request.outcome != "ok":
+            metrics.failures.labels(request.outcome).inc()
+        if request.model:
+            metrics.completion(request, seconds)
+        logs.access(request, seconds, level)
+
+    def _opened(self) -> Door:
+        if self.door is None:
+            raise RuntimeError("the application was not started: its server does not run the ASGI lifespan")
+        return self.door
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.open()
+        except Exception as error:
+            log.exception("the door could not be opened")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def open(self) -> None:
+        """Start every part. None of them needs Redis or the engine to be up: /readyz tells when they are."""
+        self.door = _build(self._settings, self._backend)
+        self.door.permits.start()
+        self.door.engines.start()
+        if self._settings.bootstrap_key is not None:
+            key = self._settings.bootstrap_key.get_secret_value()
+            self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door.key_ring, key))
+
+    async def aclose(self) -> None:
+        door = self._opened()
+        if self._bootstrap is not None:
+            self._bootstrap.cancel()
+        await door.pipeline.aclose()
+        await door.engines.aclose()
+        await door.permits.aclose()
+        await door.store.aclose()
+
+
+def create_app(settings: Settings, backend: Backend | None = None) -> App:
+    """The door for these settings; `backend` takes the place of the engine that they name."""
+    return App(settings, backend)
+
+
+def _build(settings: Settings, backend: Backend | None) -> Door:
+    secret = settings.engine_api_key.get_secret_value() if settings.engine_api_key else None
+    engines = Engines(backend or registry.create(settings.engine_kind, settings.engine_url, secret))
+    store = Store(settings.redis_url, settings.redis_timeout)
+    key_ring = KeyRing(store, load_server_key(settings.data_dir))
+    api_keys = ApiKeys(key_ring, settings.key_cache_seconds)
+    permits = Permits(store, engines.backend.name, _queue_limits(settings))
+    metrics = _metrics(permits, engines)
+    pipeline = Pipeline(settings, store, [api_keys], permits, engines, metrics)
+    return Door(settings, store, key_ring, api_keys, permits, engines, metrics, pipeline)
+
+
+def _queue_limits(settings: Settings) -> QueueLimits:
+    return QueueLimits(
+        capacity=settings.max_concurrency,
+        longest_line=settings.max_queue,
+        wait_seconds=settings.queue_timeout,
+        lease_seconds=settings.lease_seconds,
+    )
+
+
+def _metrics(permits: Permits, engines: Engines) -> Metrics:
+    metrics = Metrics()
+    metrics.gauge("sekisho_running", "Requests in the engine.", lambda: permits.held)
+    metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: permits.waiting)
+    metrics.gauge("sekisho_engine_ready", "1 while the engine takes requests.", lambda: float(engines.ready))
+    return metrics
+
+
+async def _put_bootstrap_key(key_ring: KeyRing, key: str) -> None:
+    while True:
+        try:
+            await key_ring.put(key, "bootstrap", "admin")
+            return
+        except StoreAway:
+            await asyncio.sleep(_BOOTSTRAP_RETRY_SECONDS)
+
+
+def _request(scope: dict[str, Any], receive: Receive, send: Send) -> RequestScope:
+    return RequestScope(
+        # Ours, not the client's: the engine takes it as its own id, so it has to be unique.
+        request_id=os.urandom(16).hex(),
+        method=scope["method"],
+        path=scope["path"],
+        headers=dict(scope["headers"]),
+        header_count=len(scope["headers"]),
+        header_bytes=sum(len(name) + len(value) for name, value in scope["headers"]),
+        receive=receive,
+        send=send,
+        received=time.monotonic(),
+    )
+
+
+def _check_headers(request: RequestScope, settings: Settings) -> None:
+    if request.header_count > settings.max_headers or request.header_bytes > settings.max_header_bytes:
+        raise HeadersTooLarge(
+            f"At most {settings.max_headers} headers of {settings.max_header_bytes} bytes together are taken."
+        )
+
+
+async def _refuse(request: RequestScope, error: DoorError) -> None:
+    request.outcome = error.code or "error"
+    if isinstance(error, ClientGone):
+        request.status = error.status
+    elif not request.status:
+        await send_error(request, error)

@@ -1,0 +1,223 @@
+"""Every way the door says no. Each class knows its status, OpenAI type and code, log level and when to come back.
+
+    DoorError
+    ├── BadRequest 400              what was sent cannot be used
+    │   ├── UnknownUrl 404          no such path
+    │   ├── ModelNotFound 404       no engine serves that model
+    │   ├── MethodNotAllowed 405    the path exists, for another method
+    │   ├── BodyTimeout 408         the body did not arrive in time
+    │   ├── BodyTooLarge 413
+    │   └── HeadersTooLarge 431
+    ├── Unauthenticated 401         no key, or not a key of ours
+    ├── Forbidden 403               a known key that may not do this
+    ├── QueueFull 429               the waiting line has reached its bound
+    ├── QueueTimeout 503            waited its time without a turn
+    ├── StoreAway 503               Redis is away: nothing is admitted unmetered
+    ├── EngineAway 503              the engine cannot be reached, or is not ready
+    ├── EngineRefused               the engine's own error, in our shape
+    ├── EngineBroken 502            the answer ended before its end
+    ├── EngineSilent 504            no token in time
+    ├── InternalError 500           a fault of ours, with its traceback in the log only
+    └── ClientGone 499              nobody is left to answer: logged, never sent
+
+Knows nothing of HTTP servers; `api` turns these into responses.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from backends.errors import BackendError, Broken, Rejected, TimedOut, Unreachable
+from backends.wire.errors import InvalidRequest, error_body, normalise
+
+
+class DoorError(Exception):
+    """`message` is for the user and says what to do."""
+
+    status = 500
+    type = "server_error"
+    code: str | None = None
+    param: str | None = None
+    log_level = logging.ERROR
+    retry_after: int | None = None
+    # The official clients retry every 5xx; where that would only repeat a long wait they are told not to.
+    may_retry = True
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param or self.param
+        self.code = code or self.code
+
+    def body(self) -> bytes:
+        return error_body(self.message, self.type, self.param, self.code)
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        headers = []
+        if self.retry_after is not None:
+            headers.append((b"retry-after", str(self.retry_after).encode()))
+        if not self.may_retry:
+            headers.append((b"x-should-retry", b"false"))
+        return headers
+
+
+class BadRequest(DoorError):
+    status = 400
+    type = "invalid_request_error"
+    log_level = logging.INFO
+
+
+class UnknownUrl(BadRequest):
+    status = 404
+    code = "unknown_url"
+
+
+class ModelNotFound(BadRequest):
+    status = 404
+    code = "model_not_found"
+    param = "model"
+
+
+class MethodNotAllowed(BadRequest):
+    status = 405
+    code = "method_not_allowed"
+
+    def __init__(self, message: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"allow", ", ".join(self.allowed).encode())]
+
+
+class BodyTimeout(BadRequest):
+    status = 408
+    code = "body_timeout"
+
+
+class BodyTooLarge(BadRequest):
+    status = 413
+    code = "body_too_large"
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"connection", b"close")]
+
+
+class HeadersTooLarge(BadRequest):
+    status = 431
+    code = "headers_too_large"
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"connection", b"close")]
+
+
+class Unauthenticated(DoorError):
+    status = 401
+    type = "invalid_request_error"
+    code = "invalid_api_key"
+    log_level = logging.INFO
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [(b"www-authenticate", b"Bearer")]
+
+
+class Forbidden(DoorError):
+    status = 403
+    type = "permission_error"
+    code = "insufficient_permissions"
+    log_level = logging.INFO
+
+
+class QueueFull(DoorError):
+    status = 429
+    type = "rate_limit_error"
+    code = "queue_full"
+    log_level = logging.WARNING
+    retry_after = 5
+
+
+class QueueTimeout(DoorError):
+    status = 503
+    code = "queue_timeout"
+    log_level = logging.WARNING
+    retry_after = 10
+
+
+class StoreAway(DoorError):
+    status = 503
+    code = "store_unavailable"
+    # The store logs the change of state once; a line a request would only melt the disk.
+    log_level = logging.INFO
+    retry_after = 2
+
+
+class EngineAway(DoorError):
+    status = 503
+    code = "engine_unavailable"
+    log_level = logging.WARNING
+    retry_after = 5
+
+
+class EngineRefused(DoorError):
+    log_level = logging.INFO
+
+    def __init__(self, status: int, body: bytes, retry_after: str | None = None) -> None:
+        foreign = normalise(status, body)
+        super().__init__(foreign.message, code=foreign.code)
+        self.status = _public_status(foreign.status)
+        self.type = foreign.type if self.status == foreign.status else "server_error"
+        if self.status in (429, 503):
+            self.retry_after = int(retry_after) if retry_after and retry_after.isdigit() else 5
+
+
+class EngineBroken(DoorError):
+    status = 502
+    code = "engine_error"
+
+
+class EngineSilent(DoorError):
+    status = 504
+    code = "engine_timeout"
+    may_retry = False
+
+
+class InternalError(DoorError):
+    code = "internal_error"
+
+    def __init__(self) -> None:
+        super().__init__("Something went wrong here. Tell an administrator the request id.")
+
+
+class ClientGone(DoorError):
+    status = 499
+    code = "client_gone"
+    log_level = logging.INFO
+
+    def __init__(self) -> None:
+        super().__init__("The client closed the connection.")
+
+
+def _public_status(status: int) -> int:
+    """The engine's status as the user's: its 401 or 404 is about us, not about the user."""
+    if status in (400, 413, 422):
+        return 400
+    if status in (429, 501, 503):
+        return status
+    return 502
+
+
+def from_backend(error: BackendError) -> DoorError:
+    """What a user is told of an engine's failure. The transport's own words stay in the log."""
+    if isinstance(error, Rejected):
+        return EngineRefused(error.status, error.body, error.retry_after)
+    if isinstance(error, Unreachable):
+        return EngineAway("The engine cannot be reached. Try again shortly.")
+    if isinstance(error, TimedOut):
+        return EngineSilent("The engine did not answer in time.")
+    if isinstance(error, Broken):
+        return EngineBroken("The engine's answer ended before it was complete. Try again.")
+    return EngineBroken("The engine failed. Try again.")
+
+
+def from_invalid(error: InvalidRequest) -> BadRequest:
+    return BadRequest(error.message, param=error.param, code=error.code)

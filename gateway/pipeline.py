@@ -1,0 +1,190 @@
+"""One request on one screen: authenticate > authorise > reserve > wait > route > stream > settle.
+
+The one place that knows every room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from backends.base import Backend, Upstream
+from backends.errors import BackendError, Unreachable
+from gateway.errors import (
+    ClientGone,
+    DoorError,
+    EngineSilent,
+    InternalError,
+    StoreAway,
+    Unauthenticated,
+    from_backend,
+)
+from gateway.identity.base import Identifier
+from gateway.queueing.permits import Permits
+from gateway.routing.engines import Engines
+from gateway.scope import Principal, RequestScope
+from gateway.settings import Settings
+from gateway.store.redis import Store
+from gateway.streaming.collect import CollectSink
+from gateway.streaming.disconnect import unless_gone
+from gateway.streaming.meter import Meter
+from gateway.streaming.relay import Sink, StreamSink, pump
+from gateway.telemetry.metrics import Metrics
+from gateway.usage import ledger
+
+log = logging.getLogger("sekisho.pipeline")
+
+# A rough token of English; used only where the engine was cut off before it counted the prompt.
+_BYTES_PER_TOKEN = 4
+
+
+class Pipeline:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        identifiers: Sequence[Identifier],
+        permits: Permits,
+        engines: Engines,
+        metrics: Metrics,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._identifiers = identifiers
+        self._permits = permits
+        self._engines = engines
+        self._metrics = metrics
+        self._settling: set[asyncio.Task[None]] = set()
+
+    async def authenticate(self, headers: Mapping[bytes, bytes]) -> Principal:
+        """The first scheme whose credential is there decides; a bad one is never passed to the next."""
+        for identifier in self._identifiers:
+            principal = await identifier.identify(headers)
+            if principal is not None:
+                return principal
+        raise Unauthenticated(
+            "You didn't provide an API key. Send it in a header: Authorization: Bearer YOUR_KEY.",
+            code="missing_api_key",
+        )
+
+    async def complete(self, request: RequestScope) -> None:
+        """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent."""
+        backend = await self._engines.find(request.model)
+        sink = self._sink(request)
+        try:
+            await unless_gone(request.receive, self._serve(request, backend, sink), lambda: sink.answered)
+        except ClientGone:
+            raise
+        except DoorError as error:
+            if not sink.committed:
+                raise
+            await sink.fail(error)
+        finally:
+            sink.close()
+
+    async def _serve(self, request: RequestScope, backend: Backend, sink: Sink) -> None:
+        meter = Meter()
+        try:
+            async with asyncio.timeout(self._settings.total_timeout):
+                await self._wait_for_turn(request)
+                upstream = await self._open(request, backend)
+                try:
+                    await self._stream(request, upstream, meter, sink)
+                finally:
+                    await upstream.aclose()
+        except BaseException as error:
+            failure = self._explained(request, error)
+            request.outcome = failure.code or "error"
+            raise failure from error
+        finally:
+            await self._settle(request, meter)
+
+    def _explained(self, request: RequestScope, error: BaseException) -> DoorError:
+        if isinstance(error, DoorError):
+            return error
+        if isinstance(error, TimeoutError):
+            return EngineSilent(f"The answer was not complete within {self._settings.total_timeout:g} seconds.")
+        if isinstance(error, asyncio.CancelledError):
+            return ClientGone()
+        log.error("request %s failed", request.request_id, exc_info=error)
+        return InternalError()
+
+    async def _stream(self, request: RequestScope, upstream: Upstream, meter: Meter, sink: Sink) -> None:
+        settings = self._settings
+        try:
+            await pump(
+                upstream,
+                meter,
+                sink,
+                wants_usage=request.wants_usage or not request.streaming,
+                first_token=settings.first_token_timeout,
+                stall=settings.stall_timeout,
+            )
+        finally:
+            request.first_token = meter.began_at
+
+    async def _wait_for_turn(self, request: RequestScope) -> None:
+        asked = time.monotonic()
+        turn = await self._permits.wait(request.request_id)
+        request.admitted_ms = turn.granted_ms
+        if turn.waited:
+            request.queued_seconds = time.monotonic() - asked
+
+    async def _open(self, request: RequestScope, backend: Backend) -> Upstream:
+        request.dispatched = time.monotonic()
+        steering = {"x-request-id": request.request_id, "x-sekisho-cache-salt": request.known().tenant}
+        try:
+            # An engine may hold its status back until the first token; the same patience covers both.
+            async with asyncio.timeout(self._settings.first_token_timeout):
+                return await backend.open(request.path, request.body, steering)
+        except BackendError as error:
+            if isinstance(error, Unreachable):
+                self._engines.note_away()
+            log.info("request %s: engine %s: %s", request.request_id, backend.name, error)
+            raise from_backend(error) from error
+        except TimeoutError:
+            seconds = self._settings.first_token_timeout
+            raise EngineSilent(f"No token came within {seconds:g} seconds.") from None
+
+    async def _settle(self, request: RequestScope, meter: Meter) -> None:
+        """Give the turn back and book what was used, in a task of its own: what ends the request must not end this."""
+        task = asyncio.create_task(self._book(request, meter))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+        await asyncio.shield(task)
+
+    async def _book(self, request: RequestScope, meter: Meter) -> None:
+        calls = [self._permits.release(request.request_id)]
+        if request.admitted_ms:
+            used = _used(request, meter)
+            request.tokens = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
+            subject = request.known().subject
+            calls.append(ledger.settle(request.request_id, subject, request.admitted_ms, used))
+            self._metrics.book(used.prompt_tokens, used.completion_tokens)
+        try:
+            await self._store.run_all(*calls)
+        except StoreAway:
+            # The turn comes free by its expiry; the account is in the log.
+            log.error("request %s could not be booked: %s", request.request_id, request.tokens)
+
+    def _sink(self, request: RequestScope) -> Sink:
+        if request.streaming:
+            return StreamSink(request, self._settings.keepalive_seconds)
+        return CollectSink(request)
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*self._settling, return_exceptions=True)
+
+
+def _used(request: RequestScope, meter: Meter) -> ledger.Used:
+    """The account of a request, whatever became of it."""
+    prompt_tokens, estimated = meter.prompt_tokens, 0
+    if prompt_tokens is None:
+        # A refused prompt cost nothing; one that was cut off was read, in whole or in part.
+        was_read = request.dispatched and (meter.began or request.outcome == "client_gone")
+        prompt_tokens, estimated = (len(request.body) // _BYTES_PER_TOKEN, 1) if was_read else (0, 0)
+    return ledger.Used(
+        prompt_tokens, meter.completion_tokens, meter.cached_tokens, estimated, failed=int(request.outcome != "ok")
+    )

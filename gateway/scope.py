@@ -1,0 +1,71 @@
+"""What the stages of a request hand each other. Plain data: knows no stage."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+Role = Literal["user", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is asking, as far as the door has made sure of it."""
+
+    subject: str  # what usage is booked on: the id of an API key
+    name: str  # what people call it
+    role: Role  # an admin may also see metrics and manage keys
+    tenant: str  # whose prompts may share cached prefixes
+
+
+@dataclass(slots=True)
+class RequestScope:
+    """One request on its way through the door."""
+
+    request_id: str  # ours alone, unique; the engine's id for it too
+    method: str
+    path: str
+    headers: dict[bytes, bytes]  # names in lower case; a repeated one keeps its last value
+    header_count: int  # repeated ones included
+    header_bytes: int  # names and values, repeated ones included
+    receive: Receive
+    send: Send
+    received: float  # monotonic seconds at which the head arrived
+    route: str = "unknown"  # the route's pattern: a label of bounded variety
+    principal: Principal | None = None  # None until authenticated
+    path_value: str = ""  # what stood in the place of the pattern's {…}
+
+    model: str = ""
+    body: bytes = b""  # as the engine gets it
+    streaming: bool = False  # the client asked for a stream
+    wants_usage: bool = False  # the client asked for usage in the stream
+    chat: bool = True  # chat completion, not text completion
+
+    admitted_ms: int = 0  # server time at which a turn was given; 0 = none
+    queued_seconds: float = 0.0
+    read: float = 0.0  # monotonic seconds at which the body had arrived
+    dispatched: float = 0.0  # monotonic seconds at which the engine was asked
+    first_token: float = 0.0  # monotonic seconds at which content first came
+    status: int = 0  # as sent; 499 = nobody was left
+    outcome: str = "ok"  # ok, or the code of the error
+    tokens: dict[str, int] = field(default_factory=dict)  # as booked
+
+    async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the head of the answer. From here on the status is fixed."""
+        self.status = status
+        always = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
+        await self.send({"type": "http.response.start", "status": status, "headers": headers + always})
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        await self.send({"type": "http.response.body", "body": data, "more_body": more})
+
+    def known(self) -> Principal:
+        """The principal; a stage that runs before authentication must not ask."""
+        if self.principal is None:
+            raise RuntimeError("this request was not authenticated")
+        return self.principal

@@ -1,0 +1,162 @@
+"""Every setting of the door: type, default, help. Environment (SEKISHO_*) over YAML file over default.
+
+All faults are told at once. Reading is pure: `load` sees only the environment and the file it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+ENV_PREFIX = "SEKISHO_"
+KEY_PATTERN = r"^sk-skh-[a-z0-9]{1,32}-[A-Za-z0-9_-]{16,128}$"
+
+
+class SettingsError(Exception):
+    """`faults` has one line for each bad setting: its name, the value, what was expected."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+def _redis_url(value: str) -> str:
+    if not value.startswith(("unix://", "redis://", "rediss://")):
+        raise ValueError("expected redis://host:port/db, rediss://host:port/db or unix:///path/to/socket")
+    return value
+
+
+def _engine_url(value: str) -> str:
+    if not value.startswith(("unix:", "http://", "https://")):
+        raise ValueError("expected http://host:port, https://host or unix:/path/to/socket")
+    return value
+
+
+def _bootstrap_key(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and not re.match(KEY_PATTERN, value.get_secret_value()):
+        raise ValueError("expected sk-skh-<id>-<secret>, id of 1-32 a-z 0-9, secret of 16-128 A-Z a-z 0-9 _ -")
+    return value
+
+
+# Fields that steer an engine are the door's alone to set, and none may choose where a request goes.
+_NEVER_ALLOWED = frozenset(
+    {"priority", "cache_salt", "request_id", "rid", "kv_transfer_params", "lora_path", "custom_logit_processor",
+     "logits_processors", "api_base", "base_url", "api_key"}
+)  # fmt: skip
+
+
+def _allowed_fields(value: frozenset[str]) -> frozenset[str]:
+    if refused := value & _NEVER_ALLOWED:
+        raise ValueError(f"expected names of harmless fields; {', '.join(sorted(refused))} may not be let through")
+    return value
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    data_dir: Path = Field(
+        Path("~/.local/share/sekisho").expanduser(),
+        description="Folder of what must survive a restart: the key that API keys are hashed with.",
+    )
+    redis_url: Annotated[str, AfterValidator(_redis_url)] = Field(
+        "redis://127.0.0.1:6379/0", description="Redis or Valkey: redis://, rediss:// or unix:///path."
+    )
+    redis_timeout: float = Field(
+        0.5, gt=0, le=30, description="Seconds for any one answer of Redis. Past it no request is admitted: 503."
+    )
+    engine_kind: Literal["native", "openai", "fake"] = Field(
+        "native", description="Which adapter speaks to the engine."
+    )
+    engine_url: Annotated[str, AfterValidator(_engine_url)] = Field(
+        "http://127.0.0.1:8000", description="Where the engine listens: unix:/path, http:// or https://."
+    )
+    engine_api_key: SecretStr | None = Field(
+        None, description="The engine's own key, if it has one. Users never see it."
+    )
+    bootstrap_key: Annotated[SecretStr | None, AfterValidator(_bootstrap_key)] = Field(
+        None, description="An admin API key that exists from the start, for automation."
+    )
+    key_cache_seconds: float = Field(
+        5.0, ge=0, le=300, description="How long a looked-up key is believed: a key revoked elsewhere works this long."
+    )
+
+    max_concurrency: int = Field(
+        64, ge=1, le=100_000, description="Requests in the engine at once: its --max-num-seqs."
+    )
+    max_queue: int = Field(512, ge=0, le=1_000_000, description="Requests waiting for a turn; past it 429.")
+    queue_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds a request waits for a turn; past it 503.")
+    lease_seconds: float = Field(
+        30.0, ge=1, le=600, description="A turn not renewed for this long is taken back: its holder has died."
+    )
+
+    max_body_bytes: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body; past it 413.")
+    max_header_bytes: int = Field(64 * 1024, ge=1024, description="Largest sum of request headers; past it 431.")
+    max_headers: int = Field(100, ge=10, description="Most request headers; past it 431.")
+    max_messages: int = Field(2048, ge=1, description="Most messages in one chat request.")
+    allowed_fields: Annotated[frozenset[str], AfterValidator(_allowed_fields)] = Field(
+        frozenset(), description="Body fields beyond the known ones that are let through to the engine."
+    )
+
+    body_timeout: float = Field(60.0, gt=0, description="Seconds for a request body to arrive; past it 408.")
+    first_token_timeout: float = Field(
+        300.0, gt=0, description="Seconds from dispatch to the first token; past it 504."
+    )
+    stall_timeout: float = Field(120.0, gt=0, description="Seconds between two chunks of an answer; past it 504.")
+    total_timeout: float = Field(1800.0, gt=0, description="Seconds for a whole request, queue included; past it 504.")
+    keepalive_seconds: float = Field(
+        15.0, gt=0, description="Silence on a stream before a comment is sent, so that proxies keep it open."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged, and above.")
+
+
+def load(file: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """Settings from overrides (the command line) over `environ` over `file` over defaults. Raises SettingsError."""
+    values = _from_file(file) if file else {}
+    values |= _from_environ(environ or {})
+    values |= {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError([_fault(item) for item in error.errors()]) from None
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(file.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError([f"{file}: cannot be read ({error.strerror})"]) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError([f"{file}: is not YAML ({str(error).splitlines()[0]})"]) from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise SettingsError([f"{file}: expected lines of the form name: value"])
+    return values
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    # Names that are not the door's are other parts' (the launcher's, the CLI's): not ours to refuse.
+    found = {
+        name: environ[ENV_PREFIX + name.upper()]
+        for name in Settings.model_fields
+        if ENV_PREFIX + name.upper() in environ
+    }
+    if "allowed_fields" in found:
+        return found | {"allowed_fields": [part.strip() for part in found["allowed_fields"].split(",") if part.strip()]}
+    return dict(found)
+
+
+def _fault(item: Any) -> str:
+    name = ".".join(str(part) for part in item["loc"])
+    secret = name.startswith(("bootstrap_key", "engine_api_key"))
+    value = "(hidden)" if secret else repr(item["input"])
+    if item["type"] == "extra_forbidden":
+        return f"{name}: {value} is not a setting; known are {', '.join(sorted(Settings.model_fields))}"
+    return f"{name}: {value} cannot be used: {item['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,1 @@
+"""The one stateful service: the Redis connection, its scripts, and the list of its keys."""

@@ -1,0 +1,1 @@
+"""From the engine's bytes to the client's."""

@@ -1,0 +1,131 @@
+"""Moves an engine's stream to a sink: the client's own stream, or a collector for a client that asked for none.
+
+Bytes in, events out: an event is passed on whole, so a keep-alive comment or an error can stand between any two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from backends.base import Upstream
+from backends.errors import BackendError
+from backends.wire import sse
+from gateway.errors import DoorError, EngineBroken, EngineSilent, from_backend
+from gateway.scope import RequestScope
+from gateway.streaming.meter import Meter
+
+# After [DONE] the rest of the engine's answer is read, so that the connection can be used again, but not waited for.
+_AFTERMATH_SECONDS = 0.25
+
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Sink(Protocol):
+    """Where events go. `committed` once the client has been told a status, `answered` once it has been told all."""
+
+    committed: bool
+    answered: bool
+
+    async def take(self, events: list[bytes], began: bool) -> None: ...
+
+    async def finish(self) -> None: ...
+
+    async def fail(self, error: DoorError) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def pump(
+    upstream: Upstream, meter: Meter, sink: Sink, *, wants_usage: bool, first_token: float, stall: float
+) -> None:
+    """The whole answer into the sink. Raises a DoorError where it is refused, silent, or cut short."""
+    try:
+        await _pump(upstream, meter, sink, wants_usage, first_token, stall)
+    except TimeoutError:
+        if not meter.complete:
+            seconds = stall if meter.began else first_token
+            raise EngineSilent(f"No progress for {seconds:g} seconds.") from None
+    except BackendError as error:
+        if not meter.complete:
+            raise from_backend(error) from error
+    except sse.OversizedEvent as error:
+        raise EngineBroken("The engine sent more in one event than can be passed on.") from error
+    if not meter.complete:
+        raise EngineBroken("The engine's answer ended before it was complete. Try again.")
+    await sink.finish()
+
+
+async def _pump(
+    upstream: Upstream, meter: Meter, sink: Sink, wants_usage: bool, first_token: float, stall: float
+) -> None:
+    feed, observe, now = sse.EventParser().feed, meter.observe, asyncio.get_running_loop().time
+    async with asyncio.timeout(first_token) as limit:
+        async for chunk in upstream.chunks():
+            events = [event.data for event in feed(chunk) if observe(event.data) or wants_usage]
+            if meter.began:
+                limit.reschedule(now() + (_AFTERMATH_SECONDS if meter.done else stall))
+            if events:
+                await sink.take(events, meter.began)
+
+
+class StreamSink:
+    """The client's event stream. Its status waits for content, or for the moment the client needs a sign of life."""
+
+    def __init__(self, request: RequestScope, keepalive_seconds: float) -> None:
+        self.committed = False
+        self.answered = False
+        self._request = request
+        self._held: list[bytes] = []
+        self._writing = asyncio.Lock()
+        self._keepalive_seconds = keepalive_seconds
+        self._loop = asyncio.get_running_loop()
+        self._last_write = self._loop.time()
+        self._comment: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(keepalive_seconds, self._on_silence)
+
+    async def take(self, events: list[bytes], began: bool) -> None:
+        if not began:
+            # A role or an empty delta says nothing yet: the engine may still refuse, and then with a true status.
+            self._held += events
+            return
+        if self._held:
+            events, self._held = self._held + events, []
+        if events[-1] == b"[DONE]":
+            self.answered = True
+        await self._write(b"".join(map(sse.event, events)))
+
+    async def finish(self) -> None:
+        rest = b"".join(map(sse.event, self._held))
+        done = b"" if self.answered else sse.DONE
+        self.answered = True
+        await self._write(rest + done, more=False)
+
+    async def fail(self, error: DoorError) -> None:
+        """An error after the status has gone: an error event, then the end, and no [DONE]."""
+        await self._write(sse.event(error.body()), more=False)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        if self._comment is not None:
+            self._comment.cancel()
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        async with self._writing:
+            if not self.committed:
+                self.committed = True
+                await self._request.begin(200, _STREAM_HEADERS)
+            self._last_write = self._loop.time()
+            await self._request.write(data, more=more)
+
+    def _on_silence(self) -> None:
+        silence = self._loop.time() - self._last_write
+        wait = self._keepalive_seconds - silence
+        if wait <= 0:
+            self._comment = self._loop.create_task(self._write(sse.comment("keep-alive")))
+            wait = self._keepalive_seconds
+        self._timer = self._loop.call_later(wait, self._on_silence)

@@ -1,0 +1,1 @@
+"""What was used, and by whom."""
