@@ -1,0 +1,44 @@
+"""Memory and throughput arithmetic, as pure functions of plain numbers: no torch, no engine, no measurements.
+
+Bytes are bytes (no GiB), times are seconds, rates are tokens per second.
+"""
+
+from __future__ import annotations
+
+from backends.capacity.memory import (
+    GIB,
+    KIB,
+    conversations_held,
+    kv_budget_bytes,
+    kv_bytes_per_token,
+    num_kv_blocks,
+    weight_bytes,
+)
+from backends.capacity.throughput import (
+    ThroughputRow,
+    batched_seconds,
+    largest_batch,
+    per_user_tok_s,
+    sequential_seconds,
+    step_seconds,
+    throughput_rows,
+    total_tok_s,
+)
+
+__all__ = [
+    "GIB",
+    "KIB",
+    "ThroughputRow",
+    "batched_seconds",
+    "conversations_held",
+    "kv_budget_bytes",
+    "kv_bytes_per_token",
+    "largest_batch",
+    "num_kv_blocks",
+    "per_user_tok_s",
+    "sequential_seconds",
+    "step_seconds",
+    "throughput_rows",
+    "total_tok_s",
+    "weight_bytes",
+]
