@@ -1,4 +1,4 @@
-"""The native engine: one process, one model. Importing this package loads nothing heavy; `LLM` is fetched on first use."""
+"""The native engine: one process, one model. Importing this package loads nothing heavy; `LLM` comes on first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Who owns which KV block: lend, share by content, evict, take back. Knows no model, no tensors and no scheduling.
 
 A full block is addressed by a hash chained over the salt of its tenant and every token up to its end, so that equal
-prefixes of one tenant share blocks and no tenant ever meets another's. Tables only grow and only full blocks are shared, so
-nobody writes into a shared block and nothing has to be copied on write.
+prefixes of one tenant share blocks and no tenant ever meets another's. Tables only grow and only full blocks are
+shared, so nobody writes into a shared block and nothing has to be copied on write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from native_engine.request import Sequence
 
 
 class BlockManager:
-    """Blocks 0 to num_blocks - 1. A block is free when nobody refers to it; a free one keeps its content until it is lent."""
+    """Blocks 0 to num_blocks - 1. One is free when nobody refers to it, and keeps its content until it is lent again."""
 
     def __init__(self, num_blocks: int, block_size: int = 16, enable_prefix_caching: bool = True) -> None:
         if num_blocks < 1 or block_size < 1:

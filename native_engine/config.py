@@ -1,4 +1,4 @@
-"""The engine's settings: frozen data, and a pure check that returns every fault at once. Knows no model and no device."""
+"""The engine's settings: frozen data, and a pure check that returns every fault at once. Knows no model, no device."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class EngineStopped(RuntimeError):
 
 
 class EngineLoop:
-    """The thread that owns an engine. `on_outputs` is called in that thread, once a step, with all that the step brought."""
+    """The thread that owns an engine. `on_outputs` is called in it, once a step, with all that the step brought."""
 
     def __init__(self, engine: Engine, on_outputs: Callable[[list[SequenceOutput]], None]) -> None:
         self._engine = engine

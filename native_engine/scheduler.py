@@ -1,8 +1,9 @@
 """Which tokens the next step computes. Plain data and integers: knows neither model nor torch, text nor sockets.
 
-Every request has one counter, `num_computed_tokens`, that chases the number of its tokens; a long prompt in chunks, a cached
-prefix and the way back after a preemption are all the same chase. Requests keep the order of their arrival throughout:
-those that run are older than those that wait, and the newest steps aside first, so the oldest always gets on.
+Every request has one counter, `num_computed_tokens`, that chases the number of its tokens; a long prompt in chunks, a
+cached prefix and the way back after a preemption are all the same chase. Requests keep the order of their arrival
+throughout: those that run are older than those that wait, and the newest steps aside first, so the oldest always
+gets on.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def abort(self, request_id: str) -> Sequence | None:
-        """Ends a request in whatever state it is and frees its blocks at once; None where it is not (or no longer) here."""
+        """Ends a request in whatever state it is and frees its blocks at once; None where it is not here (any more)."""
         sequence = self._live.get(request_id)
         if sequence is None:
             return None
@@ -90,7 +91,7 @@ class Scheduler:
         return sequence
 
     def schedule(self) -> ScheduledBatch:
-        """One token for each that decodes, then chunks of the prompts under way, then new requests while budget lasts."""
+        """One token for each that decodes, then chunks of prompts under way, then new requests while budget lasts."""
         items: list[ScheduledSequence] = []
         preempted: list[Sequence] = []
         prefills = self._schedule_decodes(items, preempted)

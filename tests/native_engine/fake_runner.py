@@ -1,0 +1,79 @@
+"""A runner without a model: the next token is a hash of all tokens before it, read through a pretended KV cache."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from native_engine.batch import ScheduledBatch
+from native_engine.block_manager import BlockManager
+from native_engine.request import SamplingParams, Sequence
+from native_engine.scheduler import Scheduler
+
+VOCAB_SIZE = 50
+END = 0
+
+
+def next_token(tokens: list[int]) -> int:
+    return crc32(bytes(tokens)) % VOCAB_SIZE
+
+
+def expected_output(prompt: list[int], num_tokens: int, stop_ids: frozenset[int] = frozenset()) -> list[int]:
+    tokens = list(prompt)
+    while len(tokens) - len(prompt) < num_tokens:
+        tokens.append(next_token(tokens))
+        if tokens[-1] in stop_ids:
+            break
+    return tokens[len(prompt) :]
+
+
+class FakeRunner:
+    """Writes each token into its slot, all items first as the contract says, then reads whole sequences back."""
+
+    def __init__(self, num_blocks: int, max_model_len: int = 4096, block_size: int = 16) -> None:
+        self.num_blocks = num_blocks
+        self.max_model_len = max_model_len
+        self.block_size = block_size
+        self.cache: list[int | None] = [None] * (num_blocks * block_size)
+        self.batches: list[ScheduledBatch] = []
+
+    def execute(self, batch: ScheduledBatch) -> list[int]:
+        self.batches.append(batch)
+        for item in batch.items:
+            start = item.sequence.num_computed_tokens
+            for position in range(start, start + item.num_new_tokens):
+                self.cache[self._slot(item.sequence, position)] = item.sequence.token_ids[position]
+        return [next_token(self._read(item.sequence)) for item in batch.items if item.needs_sample]
+
+    def _read(self, sequence: Sequence) -> list[int]:
+        tokens = [self.cache[self._slot(sequence, position)] for position in range(sequence.num_tokens)]
+        assert tokens == sequence.token_ids, f"the cache of {sequence!r} holds other tokens than it has"
+        return sequence.token_ids
+
+    def _slot(self, sequence: Sequence, position: int) -> int:
+        return sequence.block_table[position // self.block_size] * self.block_size + position % self.block_size
+
+
+def make_sequence(
+    request_id: str = "a",
+    prompt: list[int] | int = 5,
+    max_tokens: int | None = 8,
+    *,
+    salt: bytes = b"",
+    eos: frozenset[int] = frozenset(),
+    min_tokens: int = 0,
+    ignore_eos: bool = False,
+) -> Sequence:
+    tokens = list(range(1, prompt + 1)) if isinstance(prompt, int) else prompt
+    params = SamplingParams(max_tokens=max_tokens, min_tokens=min_tokens, ignore_eos=ignore_eos)
+    return Sequence(request_id, [t % 256 for t in tokens], params, eos_token_ids=eos, cache_salt=salt)
+
+
+def make_scheduler(
+    num_blocks: int = 64,
+    max_num_seqs: int = 8,
+    max_num_batched_tokens: int = 64,
+    max_model_len: int = 4096,
+    *,
+    caching: bool = True,
+) -> Scheduler:
+    return Scheduler(BlockManager(num_blocks, 16, caching), max_num_seqs, max_num_batched_tokens, max_model_len)
