@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .errors import InvalidRequest
-from .nesting import MAX_DEPTH, is_deeper_than
-from .schema import ChatRequest, CompletionRequest, Message, Sampling
+from backends.wire.errors import InvalidRequest
+from backends.wire.nesting import MAX_DEPTH, is_deeper_than
+from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampling
 
 __all__ = ["ChatRequest", "CompletionRequest", "InvalidRequest", "Message", "parse_chat", "parse_completion", "text_of"]
 

@@ -1,0 +1,134 @@
+"""One run from start to report: find the model, fit the prompt length, warm up, send, collect."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import uvloop
+
+from backends.bench.arrivals import send_times
+from backends.bench.client import Client, Sample
+from backends.bench.config import BenchConfig, BenchError, validate
+from backends.bench.prompts import Scale, fitted, prompt
+from backends.bench.report import Report, make_report
+
+_SHORT_WORDS = 8
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands; handed to `on_progress` when a request starts or ends."""
+
+    total: int
+    started: int = 0
+    done: int = 0
+    failed: int = 0
+    output_tokens: int = 0
+    start: float = field(default_factory=time.perf_counter)
+
+    @property
+    def running(self) -> int:
+        return self.started - self.done - self.failed
+
+    @property
+    def output_throughput(self) -> float:
+        return self.output_tokens / max(time.perf_counter() - self.start, 1e-9)
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def run_bench(config: BenchConfig, on_progress: OnProgress | None = None) -> Report:
+    """Measure, from a program that runs no event loop. Raises BenchError where the run cannot start."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # leaves more of a shared machine to the server
+        return runner.run(measure(config, on_progress))
+
+
+async def measure(config: BenchConfig, on_progress: OnProgress | None = None) -> Report:
+    if faults := validate(config):
+        raise BenchError("; ".join(faults))
+    date = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    async with Client(config) as client:
+        model = config.model or await client.first_model()
+        prompts = await _prompts(client, config, model)
+        await _gather([client.send(model, text, config.output_tokens) for text in prompts[config.num_requests :]])
+        samples = await _send_all(client, config, model, prompts[: config.num_requests], on_progress)
+    return make_report(config, model, date, samples)
+
+
+async def _prompts(client: Client, config: BenchConfig, model: str) -> list[str]:
+    """Those of the run, then those of the warm-up; all different."""
+    scale = await _fit(client, config, model)
+    words = scale.words_for(config.input_tokens)
+    shared = round(config.shared_prefix_tokens / scale.per_word)
+    return [prompt(words, shared, config.seed, index) for index in range(config.num_requests + config.num_warmups)]
+
+
+async def _fit(client: Client, config: BenchConfig, model: str) -> Scale:
+    """Two one-token requests tell how many tokens a word is here, and that the server answers at all."""
+    long_words = max(config.input_tokens, 2 * _SHORT_WORDS)
+    short = await _first(client, model, prompt(_SHORT_WORDS, 0, config.seed, -1))
+    if not short.counted_by_server:
+        return Scale()
+    long = await _first(client, model, prompt(long_words, 0, config.seed, -2))
+    return fitted(_SHORT_WORDS, short.prompt_tokens, long_words, long.prompt_tokens)
+
+
+async def _first(client: Client, model: str, text: str) -> Sample:
+    sample = await client.send(model, text, 1)
+    if sample.error:
+        raise BenchError(f"the first request failed: {sample.error}")
+    return sample
+
+
+async def _send_all(
+    client: Client, config: BenchConfig, model: str, prompts: list[str], on_progress: OnProgress | None
+) -> list[Sample]:
+    progress = Progress(len(prompts))
+    gate: AbstractAsyncContextManager[None] = (
+        asyncio.Semaphore(config.concurrency) if config.concurrency else nullcontext()
+    )
+    start = asyncio.get_running_loop().time()
+
+    async def send(text: str, at: float) -> Sample:
+        if (wait := start + at - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(wait)
+        async with gate:
+            _tell(progress, on_progress, started=1)
+            sample = await client.send(model, text, config.output_tokens)
+        _tell(progress, on_progress, done=not sample.error, failed=bool(sample.error), tokens=sample.output_tokens)
+        return sample
+
+    times = send_times(len(prompts), config.request_rate, config.burstiness, random.Random(config.seed))
+    return await _gather([send(text, at) for text, at in zip(prompts, times, strict=True)])
+
+
+def _tell(
+    progress: Progress,
+    on_progress: OnProgress | None,
+    *,
+    started: int = 0,
+    done: int = 0,
+    failed: int = 0,
+    tokens: int = 0,
+) -> None:
+    progress.started += started
+    progress.done += done
+    progress.failed += failed
+    progress.output_tokens += tokens
+    if on_progress:
+        on_progress(progress)
+
+
+async def _gather(work: list[Coroutine[Any, Any, Sample]]) -> list[Sample]:
+    """All samples in order. One bug or cancellation ends them all: no request outlives the run."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in work]
+    return [task.result() for task in tasks]
