@@ -53,9 +53,12 @@ _TRANSLATION: tuple[tuple[type[BaseException], type[BackendError]], ...] = (
 )
 
 
+def counterpart(foreign: type[BaseException]) -> type[BackendError] | None:
+    """The class of ours that stands for a class of the transport's; None if it is not the transport's."""
+    return next((ours for known, ours in _TRANSLATION if issubclass(foreign, known)), None)
+
+
 def translate(error: BaseException) -> BackendError:
     """The BackendError that stands for an error of the transport."""
-    for foreign, ours in _TRANSLATION:
-        if isinstance(error, foreign):
-            return ours(f"{type(error).__name__}: {error}")
-    return Broken(f"{type(error).__name__}: {error}")
+    ours = counterpart(type(error)) or Broken
+    return ours(f"{type(error).__name__}: {error}")

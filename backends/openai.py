@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from backends.errors import BackendError, Broken, Rejected, translate
 _CONNECT_SECONDS = 5.0
 _PROBE_SECONDS = 5.0
 _ERROR_BODY_LIMIT = 64 * 1024
+_LARGE_BODY = 256 * 1024
 _JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
 
 
@@ -86,7 +88,11 @@ class OpenAIBackend:
             connection = SimpleNamespace(reused=False)
             try:
                 return await self._client().post(
-                    self._base + path, data=body, headers=headers, trace_request_ctx=connection, allow_redirects=False
+                    self._base + path,
+                    data=_payload(body),
+                    headers=headers,
+                    trace_request_ctx=connection,
+                    allow_redirects=False,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if last_try or not connection.reused:
@@ -139,6 +145,11 @@ def _connector(socket: str | None) -> aiohttp.BaseConnector:
     if socket is not None:
         return aiohttp.UnixConnector(socket, limit=0)
     return aiohttp.TCPConnector(limit=0)
+
+
+def _payload(body: bytes) -> bytes | io.BytesIO:
+    # A large body in one write would hold up every other stream; aiohttp sends a file piece by piece.
+    return body if len(body) < _LARGE_BODY else io.BytesIO(body)
 
 
 def _reuse_tracer() -> aiohttp.TraceConfig:

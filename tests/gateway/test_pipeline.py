@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from backends.fake import FakeBackend, Script, chat_script
-from tests.gateway.conftest import RunningDoor, StartDoor, ask, eventually
+from tests.gateway.conftest import RunningDoor, ask
 
 
 def events(text: str) -> list[Any]:

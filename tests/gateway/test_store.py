@@ -1,0 +1,129 @@
+"""Redis away, frozen, restarted: nothing is admitted unmetered, nothing hangs, what runs goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backends.fake import FakeBackend, Script, chat_script
+from gateway.errors import StoreAway
+from gateway.store import keys
+from gateway.store.redis import Store
+from tests.gateway.conftest import StartDoor, ask, error_of, start_valkey
+
+
+class Server:
+    """A Valkey of this test alone, which may be frozen or killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process, self.url = start_valkey(folder)
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        self.process, self.url = start_valkey(self.folder)
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("own"))
+    yield server
+    server.kill()
+
+
+async def test_a_killed_redis_is_a_503_with_retry_after_and_comes_back(start_door: StartDoor, server: Server) -> None:
+    door = await start_door(redis_url=server.url)
+    server.kill()
+    async with door.post(ask()) as response:
+        await error_of(response, 503, "store_unavailable")
+        assert response.headers["retry-after"]
+    assert door.backend.asked == []
+    async with door.client.get("/readyz") as response:
+        assert (await response.json())["missing"] == ["redis is away"]
+    async with door.client.get("/healthz") as response:
+        assert response.status == 200
+    server.restart()
+    await asyncio.sleep(0.6)  # the breaker's moment
+    async with door.client.get("/readyz") as response:
+        assert response.status == 200
+
+
+async def test_a_frozen_redis_is_a_503_within_its_timeout(start_door: StartDoor, server: Server) -> None:
+    door = await start_door(redis_url=server.url, redis_timeout=0.2)
+    server.freeze()
+    for patience in (0.6, 0.6, 0.6, 0.1):  # after three failures requests are refused at once
+        started = time.monotonic()
+        async with door.post(ask()) as response:
+            await error_of(response, 503, "store_unavailable")
+        assert time.monotonic() - started < patience
+    server.thaw()
+    await asyncio.sleep(0.7)
+    async with door.post(ask()) as response:
+        assert response.status == 200
+
+
+async def test_a_stream_in_flight_outlives_redis(start_door: StartDoor, server: Server) -> None:
+    door = await start_door(FakeBackend(lambda body: chat_script(("a",) * 20, gap=0.02)), redis_url=server.url)
+    async with door.post(ask(stream=True)) as response:
+        await response.content.readany()
+        server.kill()
+        assert (await response.read()).endswith(b"data: [DONE]\n\n")
+
+
+async def test_the_door_starts_without_redis_and_takes_its_key_when_it_comes(
+    start_door: StartDoor, server: Server
+) -> None:
+    server.kill()
+    starting = asyncio.create_task(start_door(redis_url=server.url))
+    await asyncio.sleep(0.3)
+    server.restart()
+    door = await starting
+    await asyncio.sleep(0.6)
+    async with door.post(ask()) as response:
+        assert response.status == 200
+
+
+async def test_the_log_tells_a_change_of_state_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(server.url, 0.2)
+    server.kill()
+    with caplog.at_level(logging.WARNING, "sekisho.store"):
+        for _ in range(20):
+            with pytest.raises(StoreAway):
+                await store.command("PING")
+        server.restart()
+        await asyncio.sleep(0.6)
+        await store.command("PING")
+    assert [record.message.split(" ")[2] for record in caplog.records] == ["away:", "back"]
+    await store.aclose()
+
+
+async def test_every_key_in_use_is_listed_and_shares_the_hash_tag(start_door: StartDoor) -> None:
+    door = await start_door(FakeBackend(lambda body: Script((*chat_script(("a",)).steps, 0.2))), max_concurrency=1)
+    await asyncio.gather(*(_read(door.post(ask())) for _ in range(2)))
+    assert door.app.door is not None
+    used = [key.decode() for key in await door.app.door.store.command("KEYS", "*")]
+    patterns = [key.pattern.partition("<")[0] for key in keys.KEYS]
+    assert used
+    for key in used:
+        assert key.startswith(keys.TAG)
+        assert any(key.startswith(pattern) for pattern in patterns), key
+
+
+async def _read(response: object) -> None:
+    async with response as answer:  # type: ignore[attr-defined]
+        await answer.read()
