@@ -1,0 +1,171 @@
+"""The engine without a server: prompts in, completions out, in one thread. Knows nothing of HTTP or streams.
+
+llm = LLM("smollm2-135m")
+for completion in llm.generate(["The capital of France is"], SamplingParams(max_tokens=16)):
+    print(completion.text)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as ListLike
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import Progress
+
+from native_engine.config import EngineConfig, validate
+from native_engine.engine import Engine
+from native_engine.request import SamplingParams, Sequence
+from native_engine.server.choice import Choice
+
+if TYPE_CHECKING:
+    from native_engine.loading.chat_template import ChatTemplate
+    from native_engine.loading.tokenizer import Tokenizer
+
+Prompt = str | ListLike[int]
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`token_ids` holds all that was generated; `text` ends before a stop string or the token that ended it."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: str
+    num_prompt_tokens: int
+    num_cached_tokens: int
+
+
+class LLM:
+    """A loaded model. `settings` are the fields of EngineConfig; a model that is not here yet is fetched first."""
+
+    def __init__(self, model: str, *, data_dir: str | Path | None = None, **settings: Any) -> None:
+        config = EngineConfig(model=model, **settings)
+        if faults := validate(config):
+            raise ValueError("; ".join(faults))
+        self.engine, self.tokenizer, self.template = _load(config, Path(data_dir) if data_dir else _data_dir())
+
+    def generate(
+        self,
+        prompts: Prompt | ListLike[Prompt],
+        params: SamplingParams | ListLike[SamplingParams] | None = None,
+        *,
+        progress: bool = False,
+    ) -> list[Completion]:
+        """Text or token ids, one or many; `params` for all, or one for each. Answers come in the prompts' order."""
+        encoded = [self._encode(prompt) for prompt in _as_list(prompts)]
+        return generate(self.engine, self.tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
+
+    def chat(
+        self,
+        conversations: ListLike[Message] | ListLike[ListLike[Message]],
+        params: SamplingParams | ListLike[SamplingParams] | None = None,
+        *,
+        progress: bool = False,
+    ) -> list[Completion]:
+        """The answer to one conversation, or to each of several."""
+        from native_engine.loading.chat_prompt import encode_chat
+
+        if self.template is None:
+            raise ValueError("the model has no chat template; use generate()")
+        one = bool(conversations) and isinstance(conversations[0], Mapping)
+        each: Any = [conversations] if one else conversations
+        encoded = [encode_chat(self.tokenizer, self.template, messages) for messages in each]
+        return generate(self.engine, self.tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
+
+    def _encode(self, prompt: Prompt) -> list[int]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+
+
+def generate(
+    engine: Engine,
+    tokenizer: Tokenizer,
+    prompts: ListLike[list[int]],
+    params: ListLike[SamplingParams],
+    *,
+    progress: bool = False,
+) -> list[Completion]:
+    """Runs all prompts to their ends on an idle engine. Refuses the whole list where one prompt can never run."""
+    sequences = [
+        Sequence(str(index), prompt, each, eos_token_ids=tokenizer.eos_token_ids)
+        for index, (prompt, each) in enumerate(zip(prompts, params, strict=True))
+    ]
+    for sequence in sequences:
+        try:
+            engine.check(sequence)
+        except ValueError as fault:
+            raise ValueError(f"prompt {sequence.request_id}: {fault}") from fault
+    try:
+        with Progress(disable=not progress) as bar:
+            task = bar.add_task("generating", total=len(sequences))
+            texts = _run(engine, tokenizer, sequences, lambda: bar.advance(task))
+    finally:  # an interrupt leaves the engine as idle as it was
+        engine.abort_all()
+    return [_completion(sequence, *text) for sequence, text in zip(sequences, texts, strict=True)]
+
+
+def _run(
+    engine: Engine, tokenizer: Tokenizer, sequences: list[Sequence], on_end: Callable[[], None]
+) -> list[tuple[str, str]]:
+    """Text and finish reason of each sequence."""
+    choices = {
+        sequence.request_id: Choice(0, sequence.request_id, sequence.params, tokenizer.id_to_bytes)
+        for sequence in sequences
+    }
+    texts = dict.fromkeys(choices, "")
+    for sequence in sequences:
+        engine.add(sequence)
+    while engine.scheduler.has_work:
+        for output in engine.step():
+            choice = choices[output.request_id]
+            texts[output.request_id] += choice.take(output)
+            if choice.finish_reason is not None:
+                engine.abort(output.request_id)  # ends the one that met a stop string; others have ended by themselves
+                on_end()
+    return [(texts[each], choices[each].finish_reason or "abort") for each in choices]
+
+
+def _completion(sequence: Sequence, text: str, finish_reason: str) -> Completion:
+    return Completion(
+        text, sequence.output_token_ids, finish_reason, sequence.num_prompt_tokens, sequence.num_cached_tokens
+    )
+
+
+def _load(config: EngineConfig, data_dir: Path) -> tuple[Engine, Tokenizer, ChatTemplate | None]:
+    from native_engine.loading.chat_template import ChatTemplate
+    from native_engine.loading.store import pull
+    from native_engine.loading.tokenizer import load_tokenizer
+    from native_engine.loading.weights import open_weights
+    from native_engine.model_runner import load_runner
+
+    path = pull(config.model, data_dir)
+    weights = open_weights(path)
+    tokenizer = load_tokenizer(path)
+    source = weights.config.chat_template
+    template = ChatTemplate(source, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token) if source else None
+    return Engine.create(load_runner(config, weights), config), tokenizer, template
+
+
+def _data_dir() -> Path:
+    """Where the CLI keeps models too."""
+    chosen = os.environ.get("SEKISHO_DATA_DIR")
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(chosen or f"{base}/sekisho").expanduser()
+
+
+def _as_list(prompts: Prompt | ListLike[Prompt]) -> list[Prompt]:
+    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def _for_each(params: SamplingParams | ListLike[SamplingParams] | None, count: int) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    if len(params) != count:
+        raise ValueError(f"{len(params)} sampling parameters for {count} prompts")
+    return list(params)
