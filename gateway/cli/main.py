@@ -1,0 +1,38 @@
+"""The `sekisho` command: the list of commands. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from gateway.cli import bench, doctor, engine, keys, models, serve, up
+from gateway.cli.console import CliError, note
+
+app = typer.Typer(
+    name="sekisho",
+    help="The one door between a company's people and its LLM engines.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Tracebacks with local variables would show secrets.
+    pretty_exceptions_enable=False,
+)
+app.command("up")(up.up)
+app.command("serve")(serve.serve)
+app.command("engine")(engine.engine)
+app.add_typer(models.app, name="models")
+app.add_typer(keys.app, name="keys")
+app.add_typer(bench.app, name="bench")
+app.command("doctor")(doctor.doctor)
+
+
+def main() -> None:
+    try:
+        app()
+    except CliError as fault:
+        note(f"sekisho: {fault}")
+        sys.exit(fault.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""`sekisho serve`: the gateway alone. Settings come from flags, SEKISHO_* variables and a YAML file, in this order."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.console import CliError
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
+
+_SHUTDOWN_SECONDS = 8  # streams in flight get this long to end
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on. [default: 8080]")] = None,
+    config: Annotated[Path | None, typer.Option(envvar="SEKISHO_CONFIG", help="Settings as YAML.")] = None,
+    redis_url: Annotated[str | None, typer.Option(help="redis://, rediss:// or unix:///path.")] = None,
+    engine_url: Annotated[str | None, typer.Option(help="unix:/path, http:// or https://.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of what must survive a restart.")] = None,
+    fd: Annotated[int | None, typer.Option(hidden=True, help="A listening socket, as `up` hands it over.")] = None,
+) -> None:
+    """Run the gateway alone, in front of an engine and a Redis or Valkey that run already."""
+    import uvicorn
+
+    from gateway.app import create_app
+    from gateway.telemetry import logs
+
+    settings = load_settings(
+        config, host=host, port=port, redis_url=redis_url, engine_url=engine_url, data_dir=data_dir
+    )
+    logs.setup(settings.log_level)
+    # uvicorn's own words would break the log's form: one JSON object a line.
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(settings),
+            host=settings.host,
+            port=settings.port,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        )
+    )
+    server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
+
+
+def load_settings(config: Path | None, **overrides: Any) -> Settings:
+    from gateway.settings import SettingsError, load
+
+    try:
+        return load(config, os.environ, **overrides)
+    except SettingsError as error:
+        raise CliError("these settings cannot be used:\n  " + "\n  ".join(error.faults), exit_code=2) from error
