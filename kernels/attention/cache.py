@@ -1,0 +1,40 @@
+"""The paged keys and values of one layer, the layout that every attention kernel agrees on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+BLOCK_SIZE = 16
+CACHE_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCache:
+    """keys [blocks, kv_heads, head_dim, 16]: one vector holds one dimension of a whole block, so that scores need no
+    horizontal sums; values [blocks, kv_heads, 16, head_dim]."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    @property
+    def kv_heads(self) -> int:
+        return self.keys.shape[1]
+
+    @property
+    def head_dim(self) -> int:
+        return self.keys.shape[2]
+
+    @property
+    def type_number(self) -> int:
+        """The cache type as the native kernels number it."""
+        return list(CACHE_TYPES.values()).index(self.keys.dtype)
+
+
+def allocate(num_blocks: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> LayerCache:
+    """A zeroed cache of `num_blocks` blocks of 16 tokens."""
+    return LayerCache(
+        torch.zeros(num_blocks, kv_heads, head_dim, BLOCK_SIZE, dtype=dtype),
+        torch.zeros(num_blocks, kv_heads, BLOCK_SIZE, head_dim, dtype=dtype),
+    )

@@ -1,0 +1,144 @@
+// Causal attention over paged keys and values, decode and prefill alike.
+//
+// A work item is one KV head of one sequence with up to eight query rows (the heads of its group, some tokens): each block's
+// keys and values are read once for all of them. Softmax is online, block by block in order; a row's result depends on
+// its own tokens only, never on its neighbours in the batch or on how its prompt was cut into chunks.
+// Slots: p0 qkv [rows, (heads + 2 * kv_heads) * head_dim], p2 y [rows, heads * head_dim], p3 key cache, p4 value cache;
+//        i0 heads, i1 kv_heads, i2 head_dim, i3 cache type; f0 scale.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <vector>
+#include "../native/ops.h"
+#include "../native/simd.h"
+
+namespace {
+
+constexpr int MAX_QUERY_ROWS = 8, MAX_HEAD_DIM = 256;
+
+struct QueryTile {
+    int64_t sequence, kv_head, first_token, tokens;  // first_token counts from the sequence's first row of this step
+    int64_t first_head, heads;                       // of the group
+};
+
+template <int ROWS, class T>
+inline void scores_of_block(const T* keys, const float* q, int64_t dim, f32x16* scores) {
+    for (int r = 0; r < ROWS; r++) scores[r] = f32x16{};
+    for (int64_t d = 0; d < dim; d++) {
+        f32x16 column = load(keys + d * BLOCK_SIZE);
+        for (int r = 0; r < ROWS; r++) scores[r] = fma(column, splat(q[r * dim + d]), scores[r]);
+    }
+}
+
+template <int ROWS, class T>
+inline void add_values(const T* values, const float* weights, int64_t tokens, int64_t dim, float* out) {
+    for (int64_t d = 0; d < dim; d += 16) {
+        f32x16 acc[ROWS];
+        for (int r = 0; r < ROWS; r++) acc[r] = load(out + r * dim + d);
+        for (int64_t t = 0; t < tokens; t++) {
+            f32x16 value = load(values + t * dim + d);
+            for (int r = 0; r < ROWS; r++) acc[r] = fma(value, splat(weights[r * BLOCK_SIZE + t]), acc[r]);
+        }
+        for (int r = 0; r < ROWS; r++) store(out + r * dim + d, acc[r]);
+    }
+}
+
+// Softmax weights of one row for one block: rescales what was summed so far when the maximum grows.
+inline void online_softmax(f32x16 scores, int64_t visible, float* weights, float& maximum, float& total, float* out, int64_t dim) {
+    static const int32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    i32x16 lane;
+    memcpy(&lane, numbers, 64);
+    const i32x16 seen = lane < (int32_t)std::min<int64_t>(visible, BLOCK_SIZE);
+    scores = seen ? scores : splat(-INFINITY);
+    const float larger = std::max(maximum, max(scores));
+    if (larger > maximum) {
+        const float shrink = maximum == -INFINITY ? 0.0f : std::exp(maximum - larger);
+        for (int64_t d = 0; d < dim; d += 16) store(out + d, load(out + d) * shrink);
+        total *= shrink;
+        maximum = larger;
+    }
+    f32x16 p = seen ? exp(scores - maximum) : f32x16{};
+    total += sum(p);
+    store(weights, p);
+}
+
+template <int ROWS, class T>
+void attend(const Op& op, const Step& step, const QueryTile& tile) {
+    const int64_t heads = op.i[0], kv_heads = op.i[1], dim = op.i[2], width = (heads + 2 * kv_heads) * dim;
+    const int64_t first_row = step.query_starts[tile.sequence] + tile.first_token;
+    const int64_t head = tile.kv_head * (heads / kv_heads) + tile.first_head;
+    const int32_t* blocks = step.block_tables + tile.sequence * step.block_table_stride;
+    alignas(64) float q[MAX_QUERY_ROWS * MAX_HEAD_DIM], out[MAX_QUERY_ROWS * MAX_HEAD_DIM], weights[MAX_QUERY_ROWS * BLOCK_SIZE];
+    float maximum[ROWS], total[ROWS];
+    int64_t length[ROWS];  // tokens that the row sees
+    for (int r = 0; r < ROWS; r++) {
+        const int64_t row = first_row + r / tile.heads;
+        const float* source = (const float*)op.p[0] + row * width + (head + r % tile.heads) * dim;
+        for (int64_t d = 0; d < dim; d += 16) {
+            store(q + r * dim + d, load(source + d) * op.f[0]);
+            store(out + r * dim + d, f32x16{});
+        }
+        maximum[r] = -INFINITY;
+        total[r] = 0.0f;
+        length[r] = step.positions[row] + 1;
+    }
+    const int64_t longest = length[ROWS - 1];
+    for (int64_t start = 0; start < longest; start += BLOCK_SIZE) {
+        const int64_t at = (int64_t)blocks[start / BLOCK_SIZE] * kv_heads + tile.kv_head;
+        f32x16 scores[ROWS];
+        scores_of_block<ROWS>((const T*)op.p[3] + at * dim * BLOCK_SIZE, q, dim, scores);
+        for (int r = 0; r < ROWS; r++)
+            online_softmax(scores[r], length[r] - start, weights + r * BLOCK_SIZE, maximum[r], total[r], out + r * dim, dim);
+        // Slots past the longest row hold another request's leftovers: they must not even be multiplied by zero.
+        add_values<ROWS>((const T*)op.p[4] + at * dim * BLOCK_SIZE, weights, std::min<int64_t>(longest - start, BLOCK_SIZE), dim, out);
+    }
+    for (int r = 0; r < ROWS; r++) {
+        float* y = (float*)op.p[2] + (first_row + r / tile.heads) * heads * dim + (head + r % tile.heads) * dim;
+        for (int64_t d = 0; d < dim; d += 16) store(y + d, load(out + r * dim + d) / total[r]);
+    }
+}
+
+template <class T>
+inline void attend_tile(const Op& op, const Step& step, const QueryTile& tile) {
+    switch (tile.tokens * tile.heads) {
+        case 1: return attend<1, T>(op, step, tile);
+        case 2: return attend<2, T>(op, step, tile);
+        case 3: return attend<3, T>(op, step, tile);
+        case 4: return attend<4, T>(op, step, tile);
+        case 5: return attend<5, T>(op, step, tile);
+        case 6: return attend<6, T>(op, step, tile);
+        case 7: return attend<7, T>(op, step, tile);
+        case 8: return attend<8, T>(op, step, tile);
+    }
+}
+
+inline void query_tiles(const Op& op, const Step& step, std::vector<QueryTile>& tiles) {
+    const int64_t group = op.i[0] / op.i[1];
+    for (int64_t s = 0; s < step.num_sequences; s++) {
+        const int64_t tokens = step.query_starts[s + 1] - step.query_starts[s];
+        for (int64_t head = 0; head < group; head += MAX_QUERY_ROWS) {
+            const int64_t heads = std::min<int64_t>(group - head, MAX_QUERY_ROWS), rows = MAX_QUERY_ROWS / heads;
+            for (int64_t t = 0; t < tokens; t += rows)
+                for (int64_t kv = 0; kv < op.i[1]; kv++)
+                    tiles.push_back({s, kv, t, std::min(rows, tokens - t), head, heads});
+        }
+    }
+}
+
+void attention(const Op& op, const Step& step, Pool& pool) {
+    thread_local std::vector<QueryTile> tiles;  // keeps its memory from step to step
+    tiles.clear();
+    query_tiles(op, step, tiles);
+    const std::vector<QueryTile>& all = tiles;
+    const int64_t per_chunk = std::max<int64_t>(1, (int64_t)all.size() / (pool.size() * 8));
+    pool.parallel((int)((all.size() + per_chunk - 1) / per_chunk), [&](int chunk) {
+        int64_t last = std::min<int64_t>(all.size(), (chunk + 1) * per_chunk);
+        for (int64_t i = chunk * per_chunk; i < last; i++) {
+            if (op.i[3] == 0) attend_tile<float>(op, step, all[i]);
+            else if (op.i[3] == 1) attend_tile<f16>(op, step, all[i]);
+            else attend_tile<bf16>(op, step, all[i]);
+        }
+    });
+}
+
+}  // namespace

@@ -1,0 +1,39 @@
+"""Records the look-ups; see cpu.h for the slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kernels.linear.cpu import FORMATS
+from kernels.native.program import Buffer, Kind, Program
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """An embedding table [vocabulary, width] as the file has it (memory-mapped), bound to the program that reads it."""
+
+    program: Program
+    raw: npt.NDArray[np.uint8]
+    type_name: str
+    width: int
+
+
+def embedding(table: RawTable) -> Buffer:
+    """Raises ValueError for a type that has no native kernel."""
+    if table.type_name not in FORMATS:
+        raise ValueError(f"embeddings of type {table.type_name} have no native kernel; known: {', '.join(FORMATS)}")
+    number, unit_bytes, unit = FORMATS[table.type_name]
+    y = table.program.buffer(table.width)
+    row_bytes = table.width // unit * unit_bytes
+    table.program.record(Kind.EMBEDDING, [table.raw, None, y], [table.width, number, row_bytes])
+    return y
+
+
+def sampled_rows(x: Buffer) -> Buffer:
+    """The rows to sample, gathered: from here on the program works on those only."""
+    y = x.program.buffer(x.width, sampled=True)
+    x.program.record(Kind.GATHER, [x, None, y], [x.width])
+    return y

@@ -1,0 +1,17 @@
+"""The truth: rows of a table."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.native.program import StepArrays
+
+
+def embedding(table: torch.Tensor, step: StepArrays) -> torch.Tensor:
+    """table [vocabulary, width] at this step's token ids."""
+    return table[torch.from_numpy(step.token_ids[: step.struct.num_rows]).long()].float()
+
+
+def sampled_rows(x: torch.Tensor, step: StepArrays) -> torch.Tensor:
+    """x [rows, width] at the rows to sample."""
+    return x[torch.from_numpy(step.sample_rows[: step.struct.num_sampled]).long()]

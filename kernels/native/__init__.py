@@ -1,0 +1,1 @@
+"""The native CPU library and the programs recorded for it."""

@@ -1,0 +1,127 @@
+"""A model's forward pass recorded once as a list of native operations and replayed with one call a step.
+
+The idea is that of a CUDA graph: the model's Python runs once, over `Buffer`s instead of tensors; every op appends itself
+to the program; a step then costs one foreign call, whatever the number of layers. Unlike a graph it needs no buckets:
+every op reads the number of rows from the step.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernels.native.library import Op, Step, library
+
+Pointer = Any  # an address, an array (kept alive), a Buffer, or None
+
+
+class Kind(IntEnum):
+    """The operations, in the order of OpKind in ops.h."""
+
+    EMBEDDING = 0
+    RMS_NORM = 1
+    LINEAR = 2
+    ROTARY = 3
+    ATTENTION = 4
+    SILU_AND_MUL = 5
+    GATHER = 6
+    ARGMAX = 7
+
+
+class Buffer:
+    """A float32 activation [max_rows, width] of a program; `sampled` ones hold only the rows to sample."""
+
+    def __init__(self, program: Program, width: int, sampled: bool, memory: npt.NDArray[np.uint8]) -> None:
+        self.program, self.width, self.sampled, self.memory = program, width, sampled, memory
+
+    @property
+    def address(self) -> int:
+        return self.memory.ctypes.data
+
+    @property
+    def array(self) -> npt.NDArray[np.float32]:
+        """The whole buffer as [max_rows, width]; rows past the step's are stale."""
+        return self.memory.view(np.float32)[: len(self.memory) // 4 // self.width * self.width].reshape(-1, self.width)
+
+
+class StepArrays:
+    """The arrays that a step is described by, at addresses that never change."""
+
+    def __init__(self, max_rows: int, max_sequences: int, max_blocks: int) -> None:
+        self.token_ids = np.zeros(max_rows, np.int32)
+        self.positions = np.zeros(max_rows, np.int32)
+        self.slots = np.zeros(max_rows, np.int32)
+        self.query_starts = np.zeros(max_sequences + 1, np.int32)
+        self.block_tables = np.zeros((max_sequences, max_blocks), np.int32)
+        self.sample_rows = np.zeros(max_sequences, np.int32)
+        self.struct = Step(block_table_stride=max_blocks)
+        for name in ("token_ids", "positions", "slots", "query_starts", "block_tables", "sample_rows"):
+            setattr(self.struct, name, getattr(self, name).ctypes.data)
+
+
+class Program:
+    """Records operations and runs them. Everything an op points to is kept alive in `owned`."""
+
+    def __init__(self, max_rows: int, max_sampled: int, num_threads: int, isa: str = "") -> None:
+        lib = library()
+        if lib is None:
+            raise RuntimeError("the native library is not built; install a C++ compiler and run: pip install -e .")
+        self._lib, self._isa = lib, isa.encode()
+        self.max_rows, self.max_sampled = max_rows, max_sampled
+        self._ops: list[Op] = []
+        self._compiled: Any = None
+        self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}
+        self.owned: list[Any] = []
+        self._pool = lib.sekisho_pool_create(num_threads)
+        weakref.finalize(self, lib.sekisho_pool_destroy, self._pool)
+
+    def buffer(self, width: int, sampled: bool = False, bytes_per_row: int = 0) -> Buffer:
+        """A new activation. When the recording model drops it, its memory serves a later op of the program."""
+        size = (self.max_sampled if sampled else self.max_rows) * (bytes_per_row or width * 4)
+        spare = self._free.setdefault(size, [])
+        memory = spare.pop() if spare else self._allocate(size)
+        buffer = Buffer(self, width, sampled, memory)
+        weakref.finalize(buffer, spare.append, memory).atexit = False
+        return buffer
+
+    def _allocate(self, size: int) -> npt.NDArray[np.uint8]:
+        raw = np.zeros(size + 64, np.uint8)
+        self.owned.append(raw)
+        start = -raw.ctypes.data % 64
+        return raw[start : start + size]
+
+    def record(
+        self,
+        kind: Kind,
+        pointers: Sequence[Pointer],
+        integers: list[int],
+        floats: tuple[float, ...] = (),
+        sampled: bool = False,
+    ) -> None:
+        """Appends one operation; the op's cpu.h says what stands in which slot."""
+        op = Op(kind=kind, sampled=sampled)
+        for slot, pointer in enumerate(pointers):
+            if isinstance(pointer, Buffer):
+                op.p[slot] = pointer.address
+            elif isinstance(pointer, np.ndarray):
+                self.owned.append(pointer)
+                op.p[slot] = pointer.ctypes.data
+            else:
+                op.p[slot] = pointer
+        op.i[: len(integers)] = integers
+        op.f[: len(floats)] = floats
+        self._ops.append(op)
+        self._compiled = None
+
+    def run(self, step: StepArrays) -> None:
+        """Runs every operation on the rows that `step.struct` announces; releases the interpreter lock meanwhile."""
+        if self._compiled is None:
+            self._compiled = (Op * len(self._ops))(*self._ops)
+        if self._lib.sekisho_run(self._pool, self._isa, self._compiled, len(self._ops), ctypes.byref(step.struct)):
+            raise ValueError(f"isa {self._isa.decode()!r} is not known to the native library")

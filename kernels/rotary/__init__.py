@@ -1,0 +1,23 @@
+"""Rotary position embedding, and the way of keys and values into their cache."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.activation import Activation
+from kernels.attention.cache import LayerCache
+from kernels.native.program import Buffer, StepArrays
+from kernels.rotary import cpu, reference
+from kernels.rotary.tables import HeadNorms, RotaryTables
+
+__all__ = ["HeadNorms", "RotaryTables", "rotary"]
+
+
+def rotary(
+    qkv: Activation, tables: RotaryTables, cache: LayerCache, step: StepArrays, num_heads: int, norms: HeadNorms | None
+) -> Activation:
+    """Rotates q and k of qkv [rows, (heads + 2 kv_heads) * head_dim] by position, after normalising each head where
+    `norms` says so, and writes k and v to their slots; returns qkv with q rotated."""
+    if isinstance(qkv, Buffer):
+        return cpu.rotary(qkv, tables, cache, num_heads, norms)
+    return reference.rotary(qkv, tables, cache, step, num_heads, norms)

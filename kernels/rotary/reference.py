@@ -1,0 +1,38 @@
+"""The truth, in float32: pairs (i, i + head_dim / 2) turn by position * frequency (Su et al. 2021)."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.attention.cache import BLOCK_SIZE, LayerCache
+from kernels.native.program import StepArrays
+from kernels.rms_norm.reference import rms_norm
+from kernels.rotary.tables import HeadNorms, RotaryTables
+
+
+def rotary(
+    qkv: torch.Tensor,
+    tables: RotaryTables,
+    cache: LayerCache,
+    step: StepArrays,
+    num_heads: int,
+    norms: HeadNorms | None,
+) -> torch.Tensor:
+    """See kernels.rotary.rotary."""
+    rows, dim = len(qkv), cache.head_dim
+    q, k, v = qkv.view(rows, -1, dim).tensor_split([num_heads, num_heads + cache.kv_heads], dim=1)
+    if norms:
+        q, k = rms_norm(q, norms.q, norms.eps), rms_norm(k, norms.k, norms.eps)
+    positions = torch.from_numpy(step.positions[:rows]).long()
+    cos, sin = tables.cos[positions][:, None], tables.sin[positions][:, None]
+    q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+    slots = torch.from_numpy(step.slots[:rows]).long()
+    cache.keys[slots // BLOCK_SIZE, :, :, slots % BLOCK_SIZE] = k.to(cache.keys.dtype)
+    cache.values[slots // BLOCK_SIZE, :, slots % BLOCK_SIZE] = v.to(cache.values.dtype)
+    return torch.cat([q, k, v], dim=1).flatten(1)
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """x [rows, heads, head_dim] with cos and sin [rows, 1, head_dim / 2]."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)

@@ -1,0 +1,121 @@
+"""A ScheduledBatch to tokens. Owns the weights and the KV cache; keeps nothing of a sequence between two steps."""
+
+from __future__ import annotations
+
+import logging
+from typing import cast
+
+import numpy as np
+import torch
+
+from kernels.argmax import argmax
+from kernels.attention.cache import BLOCK_SIZE, CACHE_TYPES, allocate
+from kernels.native.library import available, best_isa
+from kernels.native.program import Buffer, Program, StepArrays
+from native_engine import models
+from native_engine.batch import ScheduledBatch, ScheduledSequence
+from native_engine.config import EngineConfig
+from native_engine.loading.model_config import ModelConfig
+from native_engine.loading.weights import Weights
+from native_engine.models.llama import Llama
+from native_engine.quantization.weights import NativeLoader, TorchLoader
+from native_engine.sampling.sampler import sample
+from native_engine.sizing import max_model_len, num_cache_blocks, num_threads
+
+logger = logging.getLogger(__name__)
+
+
+class Runner:
+    """What the two ways of computing share: a step's arrays in, tokens out."""
+
+    def __init__(self, config: EngineConfig, model: ModelConfig, weight_bytes: int) -> None:
+        self.max_model_len = max_model_len(config, model)
+        dtype = CACHE_TYPES["float16" if config.kv_cache_dtype == "auto" else config.kv_cache_dtype]
+        self.num_blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)
+        self.caches = [
+            allocate(self.num_blocks, model.num_kv_heads, model.head_dim, dtype) for _ in range(model.num_layers)
+        ]
+        blocks = -(-self.max_model_len // BLOCK_SIZE)
+        self.step = StepArrays(config.max_num_batched_tokens, config.max_num_seqs, blocks)
+
+    def execute(self, batch: ScheduledBatch) -> list[int]:
+        """One token for each item that needs a sample, in order; -1 where the logits were not finite."""
+        fill_step(self.step, batch.items)
+        logits, greedy = self.forward()
+        return sample(logits, greedy, [item.sequence for item in batch.items if item.needs_sample])
+
+    def forward(self) -> tuple[torch.Tensor, list[int]]:
+        """Logits [rows to sample, vocabulary] of the step described, and their argmax."""
+        raise NotImplementedError
+
+
+class NativeRunner(Runner):
+    """The model recorded once as a native program: a step is one foreign call."""
+
+    def __init__(self, config: EngineConfig, weights: Weights) -> None:
+        self.program = Program(config.max_num_batched_tokens, config.max_num_seqs, num_threads(config))
+        loader = NativeLoader(weights, self.program, config.quantization, config.dtype)
+        model: Llama = models.create(weights.config, loader, max_model_len(config, weights.config))
+        super().__init__(config, weights.config, loader.nbytes)
+        self.logits = cast(Buffer, model.forward(self.step, self.caches))
+        self._greedy = argmax(self.logits)
+        self.program.owned.append(model)
+        self.weight_bytes = loader.nbytes
+
+    def forward(self) -> tuple[torch.Tensor, list[int]]:
+        self.program.run(self.step)
+        count = self.step.struct.num_sampled
+        return torch.from_numpy(self.logits.array[:count]), self._greedy[:count].tolist()
+
+
+class TorchRunner(Runner):
+    """Plain torch on float32 weights: the truth in tests, and the fallback where no compiler was at hand."""
+
+    def __init__(self, config: EngineConfig, weights: Weights) -> None:
+        torch.set_num_threads(num_threads(config))
+        self.model: Llama = models.create(weights.config, TorchLoader(weights), max_model_len(config, weights.config))
+        self.weight_bytes = 4 * sum(int(np.prod(weights.get(name).shape)) for name in weights.names())
+        super().__init__(config, weights.config, self.weight_bytes)
+
+    def forward(self) -> tuple[torch.Tensor, list[int]]:
+        with torch.inference_mode():
+            logits = cast(torch.Tensor, self.model.forward(self.step, self.caches))
+            return logits, argmax(logits).tolist()
+
+
+def load_runner(config: EngineConfig, weights: Weights) -> Runner:
+    """The fastest runner that this machine can have."""
+    if available():
+        logger.info("native kernels: %s, %d threads", best_isa(), num_threads(config))
+        return NativeRunner(config, weights)
+    logger.warning(
+        "the native kernels are not built: the engine runs on plain torch, with float32 weights and slowly; "
+        "install a C++ compiler and run pip install again"
+    )
+    return TorchRunner(config, weights)
+
+
+def fill_step(step: StepArrays, items: list[ScheduledSequence]) -> None:
+    """Writes the batch into the step's arrays: one row for each token to compute."""
+    row = sampled = 0
+    for index, item in enumerate(items):
+        sequence, count = item.sequence, item.num_new_tokens
+        first = sequence.num_computed_tokens
+        table = sequence.block_table
+        step.block_tables[index, : len(table)] = table
+        if count == 1:
+            step.token_ids[row] = sequence.token_ids[first]
+            step.positions[row] = first
+            step.slots[row] = table[first // BLOCK_SIZE] * BLOCK_SIZE + first % BLOCK_SIZE
+        else:
+            positions = np.arange(first, first + count, dtype=np.int32)
+            rows = slice(row, row + count)
+            step.token_ids[rows] = sequence.token_ids[first : first + count]
+            step.positions[rows] = positions
+            step.slots[rows] = step.block_tables[index, positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
+        row += count
+        step.query_starts[index + 1] = row
+        if item.needs_sample:
+            step.sample_rows[sampled] = row - 1
+            sampled += 1
+    step.struct.num_rows, step.struct.num_sequences, step.struct.num_sampled = row, len(items), sampled

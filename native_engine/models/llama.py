@@ -1,0 +1,74 @@
+"""Llama and its like: SmolLM2, Llama 2 and 3, Mistral, Qwen2 (biases on q, k, v), Qwen3 (norms on q and k).
+
+Written once: over tensors it computes at once in plain torch, over buffers it records the native program.
+"""
+
+from __future__ import annotations
+
+from kernels.activation import Activation
+from kernels.attention import attention
+from kernels.attention.cache import LayerCache
+from kernels.embedding import embedding, sampled_rows
+from kernels.linear import linear
+from kernels.native.program import StepArrays
+from kernels.rms_norm import rms_norm
+from kernels.rotary import HeadNorms, RotaryTables, rotary
+from kernels.silu_and_mul import silu_and_mul
+from native_engine.layers.rotary import rotary_tables
+from native_engine.loading.model_config import ModelConfig
+from native_engine.quantization.weights import WeightLoader
+
+
+class LlamaLayer:
+    """One decoder layer: attention and a gated feed-forward, each with a norm before and the residual around it."""
+
+    def __init__(self, config: ModelConfig, loader: WeightLoader, index: int) -> None:
+        self.config = config
+        prefix = f"model.layers.{index}."
+        qkv = [f"{prefix}self_attn.{part}_proj" for part in "qkv"]
+        self.attention_norm = loader.vector(f"{prefix}input_layernorm.weight")
+        self.qkv = loader.linear(*(f"{name}.weight" for name in qkv))
+        self.qkv_bias = loader.vector(*(f"{name}.bias" for name in qkv)) if loader.has(f"{qkv[0]}.bias") else None
+        self.head_norms = self._head_norms(loader, prefix) if config.qk_norm else None
+        self.output = loader.linear(f"{prefix}self_attn.o_proj.weight")
+        self.mlp_norm = loader.vector(f"{prefix}post_attention_layernorm.weight")
+        self.gate_up = loader.linear(f"{prefix}mlp.gate_proj.weight", f"{prefix}mlp.up_proj.weight")
+        self.down = loader.linear(f"{prefix}mlp.down_proj.weight")
+
+    def _head_norms(self, loader: WeightLoader, prefix: str) -> HeadNorms:
+        q, k = (loader.vector(f"{prefix}self_attn.{part}_norm.weight") for part in "qk")
+        return HeadNorms(q, k, self.config.rms_norm_eps)
+
+    def forward(self, x: Activation, step: StepArrays, tables: RotaryTables, cache: LayerCache) -> Activation:
+        """x [rows, hidden] to [rows, hidden]; writes this step's keys and values to the cache."""
+        config = self.config
+        h = rms_norm(x, self.attention_norm, config.rms_norm_eps)
+        qkv = linear(h, self.qkv, self.qkv_bias)
+        qkv = rotary(qkv, tables, cache, step, config.num_heads, self.head_norms)
+        h = attention(qkv, cache, step, config.num_heads, config.head_dim**-0.5)
+        x = linear(h, self.output, residual=x)
+        h = rms_norm(x, self.mlp_norm, config.rms_norm_eps)
+        h = silu_and_mul(linear(h, self.gate_up))
+        return linear(h, self.down, residual=x)
+
+
+class Llama:
+    """Embedding, layers, norm and head; the head only for the rows to sample."""
+
+    def __init__(self, config: ModelConfig, loader: WeightLoader, max_model_len: int) -> None:
+        self.config = config
+        factors = loader.vector("model.rope_freqs.weight") if loader.has("model.rope_freqs.weight") else None
+        self.tables = rotary_tables(config.head_dim, config.rope_theta, config.rope_scaling, max_model_len, factors)
+        self.embedding = loader.embedding("model.embed_tokens.weight")
+        self.layers = [LlamaLayer(config, loader, index) for index in range(config.num_layers)]
+        self.norm = loader.vector("model.norm.weight")
+        has_head = loader.has("lm_head.weight") and not config.tie_embeddings
+        self.head = loader.linear("lm_head.weight" if has_head else "model.embed_tokens.weight")
+
+    def forward(self, step: StepArrays, caches: list[LayerCache]) -> Activation:
+        """Logits [rows to sample, vocabulary] of one step."""
+        x: Activation = embedding(self.embedding, step)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer.forward(x, step, self.tables, cache)
+        x = rms_norm(sampled_rows(x, step), self.norm, self.config.rms_norm_eps)
+        return linear(x, self.head)

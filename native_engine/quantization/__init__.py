@@ -1,0 +1,1 @@
+"""From tensors as files have them to weights as kernels want them."""

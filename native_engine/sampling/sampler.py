@@ -1,0 +1,77 @@
+"""Chooses one token a row, from its own logits and its own random stream: never by its neighbours."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+
+from native_engine.request import SamplingParams, Sequence
+
+NOT_FINITE = -1
+HEAD_TOKENS = 256  # the most likely ones; they nearly always hold all that top_p lets through
+
+
+def sample(logits: torch.Tensor, greedy: list[int], sequences: list[Sequence]) -> list[int]:
+    """logits [rows, vocabulary] and their argmax; -1 marks a row that was not finite, and is passed on."""
+    return [_choose(logits[row], best, sequences[row]) for row, best in enumerate(greedy)]
+
+
+def _choose(logits: torch.Tensor, best: int, sequence: Sequence) -> int:
+    params = sequence.params
+    too_early = sequence.num_output_tokens < params.min_tokens and bool(sequence.stop_ids)
+    if best == NOT_FINITE or (params.is_greedy and not too_early):
+        return best
+    if too_early:
+        logits = logits.clone()
+        logits[list(sequence.stop_ids)] = float("-inf")
+    if params.is_greedy:
+        return int(logits.argmax())
+    return _draw(logits / params.temperature, params, _uniform(sequence))
+
+
+def _uniform(sequence: Sequence) -> float:
+    """The next number of the request's own stream: the same seed gives the same text in any batch."""
+    if sequence.rng is None:
+        seed = sequence.params.seed
+        sequence.rng = np.random.Generator(np.random.Philox(None if seed is None else seed % 2**64))
+    return float(cast(np.random.Generator, sequence.rng).random())
+
+
+def _draw(logits: torch.Tensor, params: SamplingParams, uniform: float) -> int:
+    """Inverse of the cumulative distribution, over all tokens or over the sorted ones that the limits let through."""
+    if params.top_p >= 1.0 and not params.top_k and not params.min_p:
+        return _pick(torch.softmax(logits, -1), uniform)
+    total = torch.logsumexp(logits, -1)
+    values, tokens = torch.topk(logits, min(HEAD_TOKENS, len(logits)))
+    probabilities = torch.exp(values - total)
+    if not _holds_all(probabilities, params) and len(values) < len(logits):
+        values, tokens = torch.sort(logits, descending=True)
+        probabilities = torch.exp(values - total)
+    return int(tokens[_pick(probabilities[: _kept(probabilities, params)], uniform)])
+
+
+def _holds_all(probabilities: torch.Tensor, params: SamplingParams) -> bool:
+    """Whether the sorted head contains every token that the limits let through."""
+    if params.top_k and params.top_k <= len(probabilities):
+        return True
+    if params.min_p and probabilities[-1] < params.min_p * probabilities[0]:
+        return True
+    return params.top_p < 1.0 and float(probabilities.sum()) >= params.top_p
+
+
+def _kept(probabilities: torch.Tensor, params: SamplingParams) -> int:
+    """How many of the sorted tokens pass top_k, then top_p of what is left (at least one), and min_p."""
+    if params.top_k:
+        probabilities = probabilities[: params.top_k]
+    mass = float(probabilities.sum()) if params.top_k else 1.0
+    before = probabilities.cumsum(-1) - probabilities
+    passes = (before < params.top_p * mass) & (probabilities >= params.min_p * probabilities[0])
+    return max(1, int(passes.sum()))
+
+
+def _pick(weights: torch.Tensor, uniform: float) -> int:
+    """The index whose share of the total holds `uniform`; the sums in float64, or 50,000 small terms would drift."""
+    sums = weights.cumsum(-1, dtype=torch.float64)
+    return min(int(torch.searchsorted(sums, uniform * sums[-1], right=True)), len(sums) - 1)

@@ -1,0 +1,55 @@
+"""How long a request, how many KV blocks and how many threads: the settings held against the model and the machine."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+
+from backends.capacity import kv_bytes_per_token, num_kv_blocks
+from native_engine.config import BLOCK_SIZE, EngineConfig
+from native_engine.loading.model_config import ModelConfig
+
+DEFAULT_CPU_CACHE_BYTES = 4 * 2**30  # memory is taken page by page as blocks are first used
+
+
+class ConfigurationError(ValueError):
+    """The settings cannot hold on this machine for this model; the message says what would."""
+
+
+def num_threads(config: EngineConfig) -> int:
+    """Threads of the native pool: as asked, or one for every core that this process may use."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return config.num_threads or usable or 1
+
+
+def max_model_len(config: EngineConfig, model: ModelConfig) -> int:
+    """Tokens of the longest request. Raises ConfigurationError past what the model was trained for."""
+    if config.max_model_len is not None and config.max_model_len > model.max_position:
+        raise ConfigurationError(
+            f"--max-model-len is {config.max_model_len}; {model.name} holds at most {model.max_position} tokens"
+        )
+    return config.max_model_len or model.max_position
+
+
+def num_cache_blocks(
+    config: EngineConfig, model: ModelConfig, longest: int, cache_bytes: int, weight_bytes: int
+) -> int:
+    """Blocks that fit the memory. Raises ConfigurationError where not even one request of `longest` tokens does."""
+    per_token = kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, cache_bytes)
+    wanted = config.max_num_seqs * -(-longest // BLOCK_SIZE)
+    budget = config.kv_cache_memory or default_cache_bytes(config, weight_bytes)
+    blocks = min(wanted, num_kv_blocks(budget, per_token, BLOCK_SIZE))
+    if blocks * BLOCK_SIZE < longest:
+        raise ConfigurationError(
+            f"a request of {longest} tokens needs {longest * per_token / 2**20:.0f} MiB of KV cache, "
+            f"but there are {budget / 2**20:.0f} MiB: set --max-model-len to at most {blocks * BLOCK_SIZE}, "
+            "or give more by --kv-cache-memory"
+        )
+    return blocks
+
+
+def default_cache_bytes(config: EngineConfig, weight_bytes: int) -> int:
+    """Without --kv-cache-memory: the share of the free memory that --gpu-memory-utilization allows, at most 4 GiB."""
+    free = psutil.virtual_memory().available
+    return max(0, min(int(free * config.gpu_memory_utilization) - weight_bytes, DEFAULT_CPU_CACHE_BYTES))
