@@ -1,0 +1,122 @@
+"""Carrying a generation to its client, as a stream or whole, and to the engine the news that the client left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from backends.wire import sse
+from backends.wire.responses import Choice as FinishedChoice
+from backends.wire.responses import Head, Usage
+from native_engine.server.dialects import ChunkWriter, Dialect
+from native_engine.server.generation import Generation, Piece
+from native_engine.server.http import HttpError, Receive, Send, send_whole, unavailable
+
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_FAILED = ("error", "abort")
+
+
+@dataclass(frozen=True)
+class PromptCounts:
+    """Tokens of all prompts of a request together, and how many answers each prompt gets."""
+
+    num_tokens: int
+    answers_each: int
+
+
+@contextmanager
+def cancelled_when_gone(receive: Receive, generation: Generation) -> Iterator[None]:
+    """Watches for the client's leaving while the answer is made; an answer that fails half-way is not computed on."""
+    watch = asyncio.ensure_future(receive())  # the body was read, so the next message can only be the disconnect
+    watch.add_done_callback(lambda done: None if done.cancelled() else generation.cancel())
+    try:
+        yield
+    finally:
+        watch.cancel()
+        generation.cancel()
+
+
+async def send_collected(
+    send: Send, generation: Generation, dialect: Dialect, head: Head, prompts: PromptCounts
+) -> None:
+    texts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
+    while True:
+        for piece in await generation.next():
+            texts[piece.choice.index].append(piece.text)
+        if generation.done:
+            break
+    if generation.cancelled:
+        return
+    failed = next((choice.finish_reason for choice in generation.choices if choice.finish_reason in _FAILED), None)
+    if failed is not None:
+        raise _failure(failed)
+    finished = [
+        FinishedChoice("".join(texts[choice.index]), choice.finish_reason or "stop") for choice in generation.choices
+    ]
+    await send_whole(send, 200, dialect.whole(head, finished, _usage(generation, prompts)))
+
+
+async def send_stream(
+    send: Send,
+    generation: Generation,
+    dialect: Dialect,
+    head: Head,
+    prompts: PromptCounts,
+    *,
+    include_usage: bool,
+) -> None:
+    """The status waits for the first output, so that a request that fails before it has an error status."""
+    writers = {
+        choice.index: ChunkWriter(dialect, head, choice.index, null_usage=include_usage)
+        for choice in generation.choices
+    }
+    begun = False
+    while True:
+        pieces = await generation.next()
+        if generation.cancelled:
+            return
+        failed = next((piece.finish_reason for piece in pieces if piece.finish_reason in _FAILED), None)
+        if failed is not None and not begun:
+            raise _failure(failed)
+        data = _events(pieces, writers)
+        if not begun:
+            begun = True
+            await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+        if failed is not None:  # no [DONE] follows: nobody can take what came for the whole
+            await send({"type": "http.response.body", "body": data + sse.event(_failure(failed).body)})
+            return
+        if generation.done:
+            end = sse.event(dialect.usage(head, _usage(generation, prompts))) if include_usage else b""
+            await send({"type": "http.response.body", "body": data + end + sse.DONE})
+            return
+        if data:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+def _events(pieces: list[Piece], writers: dict[int, ChunkWriter]) -> bytes:
+    events = []
+    for choice, text, reason in pieces:
+        writer = writers[choice.index]
+        events.append(writer.text(text))
+        if reason is not None and reason not in _FAILED:
+            events.append(writer.closing(reason))
+    return b"".join(events)
+
+
+def _usage(generation: Generation, prompts: PromptCounts) -> Usage:
+    """Each prompt counts once, however many answers were made to it."""
+    completion = sum(choice.num_tokens for choice in generation.choices)
+    cached = sum(choice.cached_tokens for choice in generation.choices[:: prompts.answers_each])
+    return Usage(prompts.num_tokens, completion, min(cached, prompts.num_tokens))
+
+
+def _failure(reason: str) -> HttpError:
+    if reason == "abort":
+        return unavailable("The engine is shutting down; the answer was cut off.")
+    return HttpError(500, "The engine failed on this request.", "server_error", "engine_error")

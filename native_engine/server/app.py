@@ -1,0 +1,80 @@
+"""The server's ASGI application: which paths exist, and what is answered before there is a model, and after."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from backends.wire.errors import InvalidRequest
+from native_engine.server import handlers
+from native_engine.server.http import (
+    ClientGone,
+    HttpError,
+    Receive,
+    Scope,
+    Send,
+    send_error,
+    send_whole,
+    unavailable,
+)
+from native_engine.server.service import Service
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Service, Scope, Receive, Send], Awaitable[None]]
+
+ROUTES: dict[str, tuple[str, Handler]] = {
+    "/v1/chat/completions": ("POST", handlers.chat),
+    "/v1/completions": ("POST", handlers.completions),
+    "/tokenize": ("POST", handlers.tokenize),
+    "/v1/models": ("GET", handlers.models),
+    "/metrics": ("GET", handlers.show_metrics),
+}
+
+
+class App:
+    """Answers from its first moment: 503 until `service` is set, and again while that one drains."""
+
+    def __init__(self, service: Service | None = None) -> None:
+        self.service = service
+        self.draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            await self._route(scope, receive, send)
+        except ClientGone:
+            pass
+        except (InvalidRequest, HttpError) as error:
+            await send_error(send, error)
+        except Exception:
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            # Where the answer has begun the server refuses a second status, and closes the connection instead.
+            await send_error(send, HttpError(500, "The engine failed on this request.", "server_error", "engine_error"))
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path == "/health":
+            self._ready_service()
+            await send_whole(send, 200, b'{"status":"ok"}')
+            return
+        if path not in ROUTES:
+            raise HttpError(404, f"Unknown path {path[:100]}.", "invalid_request_error", "unknown_url")
+        method, handler = ROUTES[path]
+        if scope["method"] != method:
+            raise HttpError(405, f"{path} takes {method} only.", "invalid_request_error", "method_not_allowed")
+        # Figures stay visible while streams finish; new work is not taken.
+        service = self._loaded_service() if method == "GET" else self._ready_service()
+        await handler(service, scope, receive, send)
+
+    def _loaded_service(self) -> Service:
+        if self.service is None:
+            raise unavailable("The engine is shutting down." if self.draining else "The model is loading.")
+        return self.service
+
+    def _ready_service(self) -> Service:
+        service = self._loaded_service()
+        if self.draining or not service.ready:
+            raise unavailable("The engine is shutting down.")
+        return service

@@ -1,0 +1,54 @@
+"""The text of one sequence as its tokens come: whole characters, cut at a stop string. Knows no HTTP and no JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from native_engine.engine import SequenceOutput
+from native_engine.request import FinishReason, SamplingParams
+from native_engine.text.detokenize import IncrementalText
+from native_engine.text.stops import StopMatcher
+
+
+class Choice:
+    """`finish_reason` stays None until the text has its last piece; "abort" and "error" are no official reasons."""
+
+    __slots__ = (
+        "_min_tokens",
+        "_stops",
+        "_text",
+        "cached_tokens",
+        "finish_reason",
+        "index",
+        "num_tokens",
+        "sequence_id",
+    )
+
+    def __init__(
+        self, index: int, sequence_id: str, params: SamplingParams, id_to_bytes: Callable[[int], bytes]
+    ) -> None:
+        self.index = index
+        self.sequence_id = sequence_id
+        self.num_tokens = 0
+        self.cached_tokens = 0
+        self.finish_reason: str | None = None
+        self._min_tokens = params.min_tokens
+        self._text = IncrementalText(id_to_bytes)
+        self._stops = StopMatcher(params.stop)
+
+    def take(self, output: SequenceOutput) -> str:
+        """The text that this step lets appear; often none. After a stop string the sequence itself is still running."""
+        token_ids, reason = output.new_token_ids, output.finish_reason
+        self.num_tokens += len(token_ids)
+        self.cached_tokens = output.num_cached_tokens
+        # The token that ended the answer is counted, but it is no part of the text.
+        text = self._text.push(token_ids[:-1] if reason is FinishReason.STOP else token_ids)
+        stopped = None
+        if self.num_tokens > self._min_tokens:
+            text, stopped = self._stops.push(text)
+        if stopped is not None:
+            self.finish_reason = "stop"
+        elif reason is not None:
+            self.finish_reason = reason.value
+            text += self._stops.flush()
+        return text

@@ -1,0 +1,73 @@
+"""The two shapes of an answer, chat and plain completion, and the pre-made JSON around a streamed piece of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from backends.wire import responses, sse
+from backends.wire.responses import Choice as FinishedChoice
+from backends.wire.responses import Head, Usage
+
+_encode_text = msgspec.json.Encoder().encode
+_SEAM = "seam"
+_QUOTED_SEAM = b'"seam"'
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """`field` is the request's field that holds the prompt, as errors name it."""
+
+    id_prefix: str
+    field: str
+    opening: Callable[[Head, int], bytes | None]
+    text: Callable[[Head, int, str], bytes]
+    closing: Callable[[Head, int, str], bytes]
+    usage: Callable[[Head, Usage], bytes]
+    whole: Callable[[Head, Sequence[FinishedChoice], Usage], bytes]
+
+
+CHAT = Dialect(
+    id_prefix="chatcmpl-",
+    field="messages",
+    opening=lambda head, index: responses.chat_chunk(head, index, role="assistant", content=""),
+    text=lambda head, index, text: responses.chat_chunk(head, index, content=text),
+    closing=lambda head, index, reason: responses.chat_chunk(head, index, finish_reason=reason),
+    usage=responses.chat_usage_chunk,
+    whole=responses.chat_completion,
+)
+COMPLETION = Dialect(
+    id_prefix="cmpl-",
+    field="prompt",
+    opening=lambda head, index: None,
+    text=lambda head, index, text: responses.completion_chunk(head, index, text=text),
+    closing=lambda head, index, reason: responses.completion_chunk(head, index, finish_reason=reason),
+    usage=responses.completion_usage_chunk,
+    whole=responses.completion,
+)
+
+
+class ChunkWriter:
+    """The events of one choice. Only the text itself is encoded for each token; all around it is made once."""
+
+    __slots__ = ("_after", "_before", "_dialect", "_head", "_index", "_null_usage", "_opening")
+
+    def __init__(self, dialect: Dialect, head: Head, index: int, *, null_usage: bool) -> None:
+        """`null_usage`: a client that asked for usage sees the field, empty, in every chunk before the last."""
+        self._dialect, self._head, self._index, self._null_usage = dialect, head, index, null_usage
+        opening = dialect.opening(head, index)
+        self._opening = b"" if opening is None else self._event(opening)
+        # Split at the last occurrence: a model or request may be called "seam" too, and stands before the choices.
+        self._before, _, self._after = self._event(dialect.text(head, index, _SEAM)).rpartition(_QUOTED_SEAM)
+
+    def text(self, text: str) -> bytes:
+        opening, self._opening = self._opening, b""
+        return b"".join((opening, self._before, _encode_text(text), self._after)) if text else opening
+
+    def closing(self, reason: str) -> bytes:
+        return self._event(self._dialect.closing(self._head, self._index, reason))
+
+    def _event(self, data: bytes) -> bytes:
+        return sse.event(data[:-1] + b',"usage":null}' if self._null_usage else data)

@@ -1,0 +1,103 @@
+"""One request under way: the outputs of its sequences in, pieces of text out, an abort from every state."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence as ListLike
+from typing import NamedTuple
+
+from native_engine.engine import EngineStopped, SequenceOutput
+from native_engine.request import Sequence
+from native_engine.server.choice import Choice
+from native_engine.server.delivery import Delivery
+from native_engine.server.metrics import Metrics
+
+
+class Piece(NamedTuple):
+    """What one step brought to one choice: `finish_reason` is set on its last piece only."""
+
+    choice: Choice
+    text: str
+    finish_reason: str | None
+
+
+class Generation:
+    """Lives in the event loop. `next` gives what has come since it was last asked, and waits if that is nothing."""
+
+    def __init__(self, delivery: Delivery, metrics: Metrics, choices: ListLike[Choice], arrived: float) -> None:
+        """`arrived`: when the request came in, by `time.perf_counter`."""
+        self._delivery = delivery
+        self._metrics = metrics
+        self._open = {choice.sequence_id: choice for choice in choices}
+        self._last_output = dict.fromkeys(self._open, arrived)
+        self._pending: list[Piece] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._arrived = arrived
+        self.choices = choices
+        self.cancelled = False
+
+    def start(self, sequences: ListLike[Sequence]) -> None:
+        """All of them or, where one is refused, none."""
+        submitted: list[str] = []
+        for sequence in sequences:
+            try:
+                self._delivery.submit(sequence, self._receive)
+            except (ValueError, EngineStopped):
+                for sequence_id in submitted:
+                    self._delivery.abort(sequence_id)
+                self._open.clear()
+                raise
+            submitted.append(sequence.request_id)
+
+    @property
+    def done(self) -> bool:
+        """No output is to come; after `next` returned also: none is left."""
+        return not self._open
+
+    async def next(self) -> list[Piece]:
+        """Empty only when the request was cancelled."""
+        if not self._pending and self._open:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        pieces, self._pending = self._pending, []
+        return pieces
+
+    def cancel(self) -> None:
+        """The client left, or its answer cannot be sent: nothing more is computed for it. Harmless at the end."""
+        if not self._open:
+            return
+        self.cancelled = True
+        self._pending.clear()
+        for choice in list(self._open.values()):
+            choice.finish_reason = "abort"
+            self._close(choice, still_running=True)
+        self._wake()
+
+    def _receive(self, output: SequenceOutput) -> None:
+        choice = self._open[output.request_id]
+        if output.new_token_ids:
+            self._observe(choice)
+        text = choice.take(output)
+        if choice.finish_reason is not None:
+            self._close(choice, still_running=output.finish_reason is None)
+        self._pending.append(Piece(choice, text, choice.finish_reason))
+        self._wake()
+
+    def _close(self, choice: Choice, *, still_running: bool) -> None:
+        del self._open[choice.sequence_id]
+        if still_running:
+            self._delivery.abort(choice.sequence_id)
+        self._metrics.finished[choice.finish_reason or "abort"] += 1
+        if not self._open:
+            self._metrics.latency.observe(time.perf_counter() - self._arrived)
+
+    def _observe(self, choice: Choice) -> None:
+        now = time.perf_counter()
+        histogram = self._metrics.inter_token if choice.num_tokens else self._metrics.first_token
+        histogram.observe(now - self._last_output[choice.sequence_id])
+        self._last_output[choice.sequence_id] = now
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,164 @@
+"""One function a path. Each reads its request, and answers, or raises what the app answers with."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+
+import msgspec
+
+from backends.wire import requests, responses
+from backends.wire.errors import InvalidRequest
+from backends.wire.responses import Head, ModelEntry
+from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampling
+from native_engine.engine import EngineStopped
+from native_engine.request import SamplingParams, Sequence
+from native_engine.server import answers, metrics
+from native_engine.server.choice import Choice
+from native_engine.server.dialects import CHAT, COMPLETION, Dialect
+from native_engine.server.generation import Generation
+from native_engine.server.http import HttpError, Receive, Scope, Send, header, read_body, send_whole, unavailable
+from native_engine.server.prompts import chat_prompt, completion_prompts, sampling_params
+from native_engine.server.refusals import refuse_unsupported_chat, refuse_unsupported_completion
+from native_engine.server.service import Service
+
+MAX_ANSWERS = 256
+_MAX_ID_CHARACTERS = 200
+
+
+async def chat(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    arrived = time.perf_counter()
+    request = requests.parse_chat(await read_body(receive))
+    _check_model(service, request.model)
+    refuse_unsupported_chat(request)
+    prompts = [await chat_prompt(service, request)]
+    await _answer(service, scope, receive, send, CHAT, request, request.output_limit, prompts, arrived)
+
+
+async def completions(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    arrived = time.perf_counter()
+    request = requests.parse_completion(await read_body(receive))
+    _check_model(service, request.model)
+    refuse_unsupported_completion(request)
+    prompts = await completion_prompts(service, request)
+    await _answer(service, scope, receive, send, COMPLETION, request, request.output_limit, prompts, arrived)
+
+
+async def models(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    info = service.info
+    entries = [
+        ModelEntry(name, info.created, "sekisho", info.max_model_len) for name in (info.name, *sorted(info.aliases))
+    ]
+    await send_whole(send, 200, responses.model_list(entries))
+
+
+async def show_metrics(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    text = service.metrics.render(service.info.name, service.delivery.engine.stats())
+    await send_whole(send, 200, text, metrics.CONTENT_TYPE)
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A raw prompt, or messages as chat would render them."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = None
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+
+
+async def tokenize(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    try:
+        asked = msgspec.json.decode(await read_body(receive), type=TokenizeRequest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
+        raise InvalidRequest(f"The request body is not valid: {fault}.", code="invalid_json") from fault
+    name = asked.model or service.info.name
+    _check_model(service, name)
+    if (asked.prompt is None) == (not asked.messages):
+        raise InvalidRequest("Expected either 'prompt' or 'messages'.", "prompt")
+    if asked.messages:
+        chat_request = ChatRequest(
+            model=name, messages=asked.messages, add_generation_prompt=asked.add_generation_prompt
+        )
+        tokens = await chat_prompt(service, chat_request)
+    else:
+        plain = CompletionRequest(model=name, prompt=asked.prompt or "", add_special_tokens=asked.add_special_tokens)
+        (tokens,) = await completion_prompts(service, plain)
+    made = {"count": len(tokens), "max_model_len": service.info.max_model_len, "tokens": tokens}
+    await send_whole(send, 200, msgspec.json.encode(made))
+
+
+async def _answer(
+    service: Service,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    dialect: Dialect,
+    request: Sampling,
+    output_limit: int | None,
+    prompts: list[list[int]],
+    arrived: float,
+) -> None:
+    answers_each = request.n or 1
+    if answers_each * len(prompts) > MAX_ANSWERS:
+        raise InvalidRequest(f"A request may ask for {MAX_ANSWERS} answers at most, n x prompts.", "n", "invalid_value")
+    parameters = [sampling_params(request, output_limit, len(each), service, dialect.field) for each in prompts]
+    request_id = _request_id(scope)
+    sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each))
+    choices = [
+        Choice(index, sequence.request_id, sequence.params, service.tokenizer.id_to_bytes)
+        for index, sequence in enumerate(sequences)
+    ]
+    generation = Generation(service.delivery, service.metrics, choices, arrived)
+    _start(generation, sequences)
+    head = Head(dialect.id_prefix + request_id, int(time.time()), request.model)
+    counts = answers.PromptCounts(sum(map(len, prompts)), answers_each)
+    with answers.cancelled_when_gone(receive, generation):
+        if request.stream:
+            usage = request.includes_usage
+            await answers.send_stream(send, generation, dialect, head, counts, include_usage=usage)
+        else:
+            await answers.send_collected(send, generation, dialect, head, counts)
+
+
+def _start(generation: Generation, sequences: list[Sequence]) -> None:
+    try:
+        generation.start(sequences)
+    except ValueError as fault:
+        raise InvalidRequest(f"The engine cannot run this request: {fault}.", None, "invalid_value") from fault
+    except EngineStopped as fault:
+        raise unavailable("The engine is shutting down.") from fault
+
+
+def _sequences(
+    service: Service,
+    scope: Scope,
+    request_id: str,
+    prompts: list[list[int]],
+    parameters: list[SamplingParams],
+    answers_each: int,
+) -> Iterable[Sequence]:
+    """In the order of the choices. The answers to one prompt share its blocks through the prefix cache."""
+    salt = (header(scope, b"x-sekisho-cache-salt") or "").encode("latin-1")
+    eos = service.tokenizer.eos_token_ids
+    for index, (prompt, params) in enumerate(
+        (prompt, params) for prompt, params in zip(prompts, parameters, strict=True) for _ in range(answers_each)
+    ):
+        number = index % answers_each
+        # One seed for all would make all answers to a prompt the same.
+        own = params if params.seed is None or not number else replace(params, seed=params.seed + number)
+        yield Sequence(f"{request_id}-{index}", prompt, own, eos_token_ids=eos, cache_salt=salt)
+
+
+def _request_id(scope: Scope) -> str:
+    given = header(scope, b"x-request-id")
+    if given and len(given) <= _MAX_ID_CHARACTERS and given.isprintable():
+        return given
+    return uuid.uuid4().hex
+
+
+def _check_model(service: Service, name: str) -> None:
+    if not service.info.answers_to(name):
+        raise HttpError(404, f"The model '{name[:100]}' does not exist.", "invalid_request_error", "model_not_found")

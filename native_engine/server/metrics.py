@@ -1,0 +1,86 @@
+"""What the server counts and times, as Prometheus text. Names and buckets follow vLLM's, with finer buckets below."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from native_engine.engine import Stats
+
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+
+# fmt: off
+_FIRST_TOKEN = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+    160.0, 640.0, 2560.0,
+)
+_INTER_TOKEN = (
+    0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
+    1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)
+_LATENCY = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0,
+    60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0,
+)
+# fmt: on
+
+
+class Histogram:
+    """Observed once a token: a bisection and two additions, where a client library takes locks."""
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        self._edges = edges
+        self._counts = [0] * (len(edges) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._edges, value)] += 1
+        self._sum += value
+
+    def lines(self, name: str, labels: str) -> Iterator[str]:
+        yield f"# TYPE {name} histogram"
+        total = 0
+        for edge, count in zip([*map(repr, self._edges), "+Inf"], self._counts, strict=True):
+            total += count
+            yield f'{name}_bucket{{{labels},le="{edge}"}} {total}'
+        yield f"{name}_sum{{{labels}}} {self._sum!r}"
+        yield f"{name}_count{{{labels}}} {total}"
+
+
+class Metrics:
+    """Written in the event loop only."""
+
+    def __init__(self) -> None:
+        self.first_token = Histogram(_FIRST_TOKEN)
+        self.inter_token = Histogram(_INTER_TOKEN)
+        self.latency = Histogram(_LATENCY)
+        self.finished = Counter({"stop": 0, "length": 0, "abort": 0, "error": 0})
+
+    def render(self, model: str, stats: Stats) -> bytes:
+        labels = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        lines = [*_engine_lines(labels, stats)]
+        lines.append("# TYPE sekisho_engine_request_success_total counter")
+        for reason, count in self.finished.items():
+            lines.append(f'sekisho_engine_request_success_total{{{labels},finished_reason="{reason}"}} {count}')
+        lines += self.first_token.lines("sekisho_engine_time_to_first_token_seconds", labels)
+        lines += self.inter_token.lines("sekisho_engine_inter_token_latency_seconds", labels)
+        lines += self.latency.lines("sekisho_engine_e2e_request_latency_seconds", labels)
+        return ("\n".join(lines) + "\n").encode()
+
+
+def _engine_lines(labels: str, stats: Stats) -> Iterator[str]:
+    for name, kind, value in (
+        ("num_requests_running", "gauge", stats.running),
+        ("num_requests_waiting", "gauge", stats.waiting),
+        ("kv_cache_usage_perc", "gauge", stats.kv_blocks_used / max(stats.kv_blocks_total, 1)),
+        ("kv_cache_blocks", "gauge", stats.kv_blocks_total),
+        ("num_preemptions_total", "counter", stats.preemptions_total),
+        ("prompt_tokens_total", "counter", stats.prompt_tokens_total),
+        ("generation_tokens_total", "counter", stats.generation_tokens_total),
+        ("prefix_cache_queries_total", "counter", stats.prefix_cache_queries),
+        ("prefix_cache_hits_total", "counter", stats.prefix_cache_hits),
+        ("steps_total", "counter", stats.steps),
+    ):
+        yield f"# TYPE sekisho_engine_{name} {kind}"
+        yield f"sekisho_engine_{name}{{{labels}}} {value}"

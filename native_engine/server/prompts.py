@@ -1,0 +1,158 @@
+"""From a validated request to token ids and sampling parameters, or a refusal with the numbers. Knows no sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from backends.wire.errors import InvalidRequest
+from backends.wire.requests import text_of
+from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampling
+from native_engine.loading.chat_prompt import encode_chat
+from native_engine.loading.chat_template import TemplateRefused
+from native_engine.request import SamplingParams
+from native_engine.server.service import Service
+
+# Longer texts are tokenised in a thread: at about 2 us a character the event loop would stutter for other streams.
+_LONG_TEXT = 4096
+
+_Result = TypeVar("_Result")
+
+
+async def chat_prompt(service: Service, request: ChatRequest) -> list[int]:
+    length = sum(len(part) for message in request.messages for part in _texts(message))
+    return await _in_turn(service, length, lambda: encode_messages(service, request))
+
+
+async def completion_prompts(service: Service, request: CompletionRequest) -> list[list[int]]:
+    """Control tokens written in a raw prompt are control tokens: that is what raw prompts are for."""
+    add_special = request.add_special_tokens is not False
+    prompts = request.prompts
+    length = sum(len(prompt) for prompt in prompts if isinstance(prompt, str))
+    found = await _in_turn(
+        service,
+        length,
+        lambda: [service.tokenizer.encode(each, add_special) if isinstance(each, str) else each for each in prompts],
+    )
+    for ids in found:
+        _check_ids(service, ids)
+    return found
+
+
+def encode_messages(service: Service, request: ChatRequest) -> list[int]:
+    if service.template is None:
+        raise InvalidRequest(
+            f"The model '{service.info.name}' has no chat template; use /v1/completions.",
+            "messages",
+            "no_chat_template",
+        )
+    if request.continue_final_message and request.messages[-1].role != "assistant":
+        raise InvalidRequest(
+            "'continue_final_message' needs a last message of the assistant.", "continue_final_message"
+        )
+    try:
+        return encode_chat(
+            service.tokenizer,
+            service.template,
+            [template_message(message, f"messages[{index}]") for index, message in enumerate(request.messages)],
+            add_generation_prompt=request.add_generation_prompt is not False,
+            continue_final_message=bool(request.continue_final_message),
+            variables=request.chat_template_kwargs,
+        )
+    except TemplateRefused as fault:
+        raise InvalidRequest(
+            f"The model's chat template does not accept these messages: {fault}.", "messages", "invalid_value"
+        ) from fault
+
+
+def template_message(message: Message, where: str) -> dict[str, Any]:
+    """As templates know messages: text content, the older name of the developer role, arguments as objects."""
+    made: dict[str, Any] = {
+        "role": "system" if message.role == "developer" else message.role,
+        "content": text_of(message, where),
+    }
+    for name in ("name", "tool_call_id", "reasoning_content"):
+        value = getattr(message, name)
+        if value is not None:
+            made[name] = value
+    if message.tool_calls:
+        made["tool_calls"] = [_tool_call(msgspec.to_builtins(call)) for call in message.tool_calls]
+    return made
+
+
+def sampling_params(
+    request: Sampling, output_limit: int | None, num_prompt_tokens: int, service: Service, field: str
+) -> SamplingParams:
+    """Without a limit of its own an answer may fill what the context still holds."""
+    room = _room(output_limit, num_prompt_tokens, service.info.max_model_len, field)
+    try:
+        return SamplingParams(
+            max_tokens=room if output_limit is None else output_limit,
+            min_tokens=request.min_tokens or 0,
+            temperature=1.0 if request.temperature is None else request.temperature,
+            top_p=1.0 if request.top_p is None else request.top_p,
+            top_k=max(request.top_k or 0, 0),
+            min_p=request.min_p or 0.0,
+            seed=request.seed,
+            stop=request.stops,
+            stop_token_ids=frozenset(request.stop_token_ids or ()),
+            ignore_eos=bool(request.ignore_eos),
+        )
+    except ValueError as fault:
+        message = str(fault)
+        raise InvalidRequest(f"Invalid value: {message}.", message.split(" ", 1)[0], "invalid_value") from fault
+
+
+def _room(output_limit: int | None, num_prompt_tokens: int, limit: int, field: str) -> int:
+    """Both numbers in the message, in the words that clients of the official API look for."""
+    room = limit - num_prompt_tokens
+    if room < 1:
+        raise InvalidRequest(
+            f"This model's maximum context length is {limit} tokens. However, your {field} resulted in "
+            f"{num_prompt_tokens} tokens, and at least one is needed for the answer. Please reduce the length of the "
+            f"{field}.",
+            field,
+            "context_length_exceeded",
+        )
+    if output_limit is not None and output_limit > room:
+        raise InvalidRequest(
+            f"This model's maximum context length is {limit} tokens. However, you requested "
+            f"{num_prompt_tokens + output_limit} tokens ({num_prompt_tokens} in the {field}, {output_limit} in the "
+            f"completion). Please reduce the length of the {field} or completion.",
+            field,
+            "context_length_exceeded",
+        )
+    return room
+
+
+async def _in_turn(service: Service, length: int, work: Callable[[], _Result]) -> _Result:
+    if length < _LONG_TEXT:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(service.long_texts, work)
+
+
+def _texts(message: Message) -> list[str]:
+    if message.content is None or isinstance(message.content, str):
+        return [message.content or ""]
+    return [part.text or "" for part in message.content]
+
+
+def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):  # a model wrote it; templates can print bare text too
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return call
+
+
+def _check_ids(service: Service, ids: list[int]) -> None:
+    if not ids:
+        raise InvalidRequest("'prompt' is empty: at least one token is needed.", "prompt", "invalid_value")
+    size = service.tokenizer.vocab_size
+    if max(ids) >= size:
+        raise InvalidRequest(
+            f"'prompt' holds the token id {max(ids)}, but this model knows {size} tokens.", "prompt", "invalid_value"
+        )

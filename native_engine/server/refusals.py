@@ -1,0 +1,76 @@
+"""Request fields that are valid but that this engine cannot honour: refused by name, never ignored in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from backends.wire.errors import InvalidRequest
+from backends.wire.schema import ChatRequest, CompletionRequest, Sampling
+
+# A field passes when it is absent, null, or has a value that asks for nothing.
+_Harmless = Callable[[Any], bool]
+
+
+def _falsy(value: Any) -> bool:
+    return not value
+
+
+def _one(value: Any) -> bool:
+    return bool(value == 1)
+
+
+_COMMON: dict[str, _Harmless] = {
+    "presence_penalty": _falsy,
+    "frequency_penalty": _falsy,
+    "repetition_penalty": _one,
+    "logit_bias": _falsy,
+    "bad_words": _falsy,
+    "include_stop_str_in_output": _falsy,
+    "skip_special_tokens": bool,
+    "spaces_between_special_tokens": _falsy,
+    "structured_outputs": _falsy,
+    "echo": _falsy,
+}
+_CHAT: dict[str, _Harmless] = {
+    "logprobs": _falsy,
+    "top_logprobs": _falsy,
+    "response_format": lambda value: value.type == "text",
+    "tools": _falsy,
+    "functions": _falsy,
+    "tool_choice": lambda value: value in ("none", "auto"),
+    "function_call": lambda value: value in ("none", "auto"),
+    "modalities": lambda value: set(value) <= {"text"},
+    "audio": _falsy,
+    "prediction": _falsy,
+    "reasoning_effort": lambda value: value == "none",
+    "verbosity": lambda value: value == "medium",
+    "web_search_options": lambda value: False,
+}
+_COMPLETION: dict[str, _Harmless] = {
+    "logprobs": lambda value: False,  # here 0 asks for the sampled token's own
+    "suffix": _falsy,
+}
+
+
+def refuse_unsupported_chat(request: ChatRequest) -> None:
+    _refuse(request, _COMMON | _CHAT)
+
+
+def refuse_unsupported_completion(request: CompletionRequest) -> None:
+    _refuse(request, _COMMON | _COMPLETION)
+    if request.best_of is not None and request.best_of != (request.n or 1):
+        raise _unsupported("best_of")
+
+
+def _refuse(request: Sampling, table: dict[str, _Harmless]) -> None:
+    for name, harmless in table.items():
+        value = getattr(request, name)
+        if value is not None and not harmless(value):
+            raise _unsupported(name)
+    if request.stream_options is not None and request.stream_options.continuous_usage_stats:
+        raise _unsupported("stream_options.continuous_usage_stats")
+
+
+def _unsupported(name: str) -> InvalidRequest:
+    return InvalidRequest(f"'{name}' is not supported by this engine.", name, "unsupported_parameter")

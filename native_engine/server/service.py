@@ -1,0 +1,56 @@
+"""What every handler needs of a loaded model, in one object made once. Knows no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from native_engine.loading.chat_template import ChatTemplate
+from native_engine.loading.tokenizer import Tokenizer
+from native_engine.server.delivery import Delivery
+from native_engine.server.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """`aliases` are further names that clients may use; `max_model_len` counts prompt and output together."""
+
+    name: str
+    max_model_len: int
+    aliases: frozenset[str] = frozenset()
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def answers_to(self, name: str) -> bool:
+        return name == self.name or name in self.aliases
+
+
+class Service:
+    """A model that answers."""
+
+    def __init__(
+        self, info: ModelInfo, tokenizer: Tokenizer, template: ChatTemplate | None, delivery: Delivery
+    ) -> None:
+        self.info = info
+        self.tokenizer = tokenizer
+        self.template = template
+        self.delivery = delivery
+        self.metrics = Metrics()
+        self.draining = False
+        # One thread: long prompts wait for each other, and leave the cores to the model.
+        self._long_texts = ThreadPoolExecutor(1, "tokenizer")
+
+    @property
+    def ready(self) -> bool:
+        return not self.draining and self.delivery.engine.is_running
+
+    async def drain(self, limit: float) -> None:
+        """Takes nothing new; what runs may finish within `limit` seconds, then it is aborted."""
+        self.draining = True
+        await asyncio.to_thread(self.delivery.engine.shutdown, limit)
+        self._long_texts.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def long_texts(self) -> ThreadPoolExecutor:
+        return self._long_texts
