@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from backends.wire.errors import InvalidRequest
 from backends.wire.nesting import MAX_DEPTH, is_deeper_than
-from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampling
+from backends.wire.schema import ChatRequest, CompletionRequest, ContentPart, Message, Sampling
 
 __all__ = ["ChatRequest", "CompletionRequest", "InvalidRequest", "Message", "parse_chat", "parse_completion", "text_of"]
 
@@ -157,7 +157,7 @@ def _check_message(message: Message, where: str) -> None:
         _check_parts(message.content, where)
 
 
-def _check_parts(parts: list[Any], where: str) -> None:
+def _check_parts(parts: list[ContentPart], where: str) -> None:
     for index, part in enumerate(parts):
         if getattr(part, part.type) is None:  # each type of part carries its content in the field of its own name
             name = f"{where}.content[{index}].{part.type}"
