@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGUFReader
+
+from native_engine.loading.errors import ModelError
+from native_engine.loading.gguf import GGUFModel
+from tests.native_engine import tiny_model
+from tests.native_engine.tiny_model import write_gguf
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write_gguf(tmp_path / "tiny.gguf")
+
+
+def test_metadata_is_what_the_library_reads(path: Path) -> None:
+    ours, theirs = GGUFModel.open(path).metadata, GGUFReader(path).fields
+    assert ours.keys() == theirs.keys()
+    for key, field in theirs.items():
+        assert ours[key] == field.contents(), key
+
+
+def test_tensors_are_the_bytes_in_the_file(path: Path) -> None:
+    tensor = GGUFModel.open(path).tensors["blk.1.ffn_down.weight"]
+    expected = tiny_model.tensors(len(tiny_model.vocabulary()))["blk.1.ffn_down.weight"]
+    assert (tensor.type_name, tensor.shape) == ("F32", expected.shape)
+    assert np.array_equal(tensor.data.view(np.float32), expected)
+
+
+def test_tensors_stay_in_the_file_until_they_are_read(path: Path) -> None:
+    tensor = GGUFModel.open(path).tensors["token_embd.weight"]
+    base = tensor.data
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+def test_the_configuration_is_read_from_metadata_and_tensors(path: Path) -> None:
+    config = GGUFModel.open(path).config()
+    assert (config.num_layers, config.num_heads, config.num_kv_heads, config.head_dim) == (2, 4, 2, 8)
+    assert config.vocab_size == len(tiny_model.vocabulary())
+    assert config.tie_embeddings
+    assert not config.attention_bias
+    assert config.eos_token_ids == {tiny_model.TURN_END, tiny_model.END_OF_TEXT}
+    assert config.chat_template == tiny_model.TEMPLATE
+
+
+def test_a_linear_rope_scaling_is_kept(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m", llama__rope__scaling__type="linear", llama__rope__scaling__factor=4.0)
+    assert GGUFModel.open(path).config().rope_scaling == {"rope_type": "linear", "factor": 4.0}
+
+
+@pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.999])
+def test_a_file_cut_short_is_told_as_such(path: Path, share: float) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ModelError, match=r"tiny\.gguf: .*(cut short or damaged|not a GGUF file)"):
+        GGUFModel.open(path)
+
+
+def test_another_kind_of_file_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    with pytest.raises(ModelError, match="not a GGUF file"):
+        GGUFModel.open(path)
+    with pytest.raises(ModelError, match="cannot be opened"):
+        GGUFModel.open(tmp_path / "missing.gguf")
+
+
+def test_an_unknown_architecture_is_named_with_the_known_ones(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", architecture="mamba")
+    with pytest.raises(ModelError, match=r"'mamba' is not supported; known: llama, qwen2, qwen3"):
+        GGUFModel.open(path).config()
+
+
+def test_mixtures_of_experts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="mixture-of-experts"):
+        GGUFModel.open(write_gguf(tmp_path / "m.gguf", llama__expert_count=8)).config()
+
+
+def test_a_missing_figure_is_named(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", without=frozenset({"llama.block_count"}))
+    with pytest.raises(ModelError, match=r"llama\.block_count"):
+        GGUFModel.open(path).config()
+
+
+def test_damaged_bytes_anywhere_in_the_header_never_escape_as_another_error(path: Path) -> None:
+    whole = path.read_bytes()
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        damaged = bytearray(whole)
+        damaged[int(random.integers(4, 6000))] = int(random.integers(0, 256))
+        path.write_bytes(damaged)
+        with contextlib.suppress(ModelError):
+            GGUFModel.open(path).config()
