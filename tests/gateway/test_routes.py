@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from yarl import URL
 
 from gateway.routes import PUBLIC_PATHS, ROUTES, Route
 from tests.gateway.conftest import RunningDoor, error_of
@@ -40,7 +41,6 @@ async def test_public_paths_need_none(door: RunningDoor, path: str) -> None:
         "/v1/models/",
         "/v1/chat/completions/",
         "/v1//chat/completions",
-        "/v1/chat/%2e%2e/chat/completions",
         "/v1/embeddings",
         "/v1/chat",
         "/invocations",
@@ -93,3 +93,9 @@ async def test_models_are_listed_and_one_can_be_asked_for(door: RunningDoor) -> 
 async def test_head_is_answered_where_get_is(door: RunningDoor) -> None:
     async with door.client.head("/healthz") as response:
         assert response.status == 200
+
+
+async def test_a_path_is_taken_as_it_is_written(door: RunningDoor) -> None:
+    for path in ("/v1/chat/../chat/completions", "/v1/x/%2e%2e/models", "//v1/models"):
+        async with door.client.get(URL(door.url + path, encoded=True)) as response:
+            await error_of(response, 404)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +11,7 @@ from backends.fake import DONE, FakeBackend, Script, chat_chunk, chat_script, ev
 from gateway.store.redis import Store
 from gateway.usage import ledger
 from gateway.usage.ledger import Used
-from tests.gateway.conftest import StartDoor, ask, eventually
+from tests.gateway.conftest import RunningDoor, StartDoor, ask, eventually
 from tests.gateway.test_disconnect import usage
 
 DAY_MS = 1_790_000_000_000  # 2026-09-21
@@ -62,6 +63,18 @@ async def test_a_refused_request_costs_no_tokens(start_door: StartDoor) -> None:
     await eventually(lambda: usage(door) == {"requests": 1, "failed": 1})
 
 
+async def metrics(door: RunningDoor, until: str) -> str:
+    """What /metrics says. A request is counted when its handler ends, which may be after the client has its answer."""
+    for _ in range(100):
+        async with door.client.get("/metrics") as response:
+            assert response.content_type == "text/plain"
+            text = await response.text()
+        if until in text:
+            return text
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{until} did not come: {text}")
+
+
 async def test_metrics_count_requests_and_tokens_and_name_no_one(start_door: StartDoor) -> None:
     door = await start_door(FakeBackend(lambda body: chat_script(("a", "b"))))
     async with door.post(ask()) as response:
@@ -70,9 +83,8 @@ async def test_metrics_count_requests_and_tokens_and_name_no_one(start_door: Sta
         await response.read()
     async with door.client.get("/nowhere/secret") as response:
         await response.read()
-    async with door.client.get("/metrics") as response:
-        assert response.content_type == "text/plain"
-        text = await response.text()
+    await metrics(door, until='status="404"')
+    text = await metrics(door, until='completions",status="200"')
     assert 'sekisho_requests_total{route="/v1/chat/completions",status="200"} 1.0' in text
     assert 'sekisho_requests_total{route="/v1/chat/completions",status="400"} 1.0' in text
     assert 'sekisho_requests_total{route="unknown",status="404"} 1.0' in text
