@@ -19,7 +19,7 @@ from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.weights import Weights
 from native_engine.models.llama import Llama
 from native_engine.quantization.weights import NativeLoader, TorchLoader
-from native_engine.sampling.sampler import sample
+from native_engine.sampling.sampler import Sampler
 from native_engine.sizing import max_model_len, num_cache_blocks, num_threads
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ class Runner:
 
     def __init__(self, config: EngineConfig, model: ModelConfig, weight_bytes: int) -> None:
         self.max_model_len = max_model_len(config, model)
+        self.sampler = Sampler(config.seed)
         dtype = CACHE_TYPES["float16" if config.kv_cache_dtype == "auto" else config.kv_cache_dtype]
         self.num_blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)
         self.caches = [
@@ -42,7 +43,7 @@ class Runner:
         """One token for each item that needs a sample, in order; -1 where the logits were not finite."""
         fill_step(self.step, batch.items)
         logits, greedy = self.forward()
-        return sample(logits, greedy, [item.sequence for item in batch.items if item.needs_sample])
+        return self.sampler.sample(logits, greedy, [item.sequence for item in batch.items if item.needs_sample])
 
     def forward(self) -> tuple[torch.Tensor, list[int]]:
         """Logits [rows to sample, vocabulary] of the step described, and their argmax."""

@@ -42,8 +42,8 @@ def num_cache_blocks(
     blocks = min(wanted, num_kv_blocks(budget, per_token, BLOCK_SIZE))
     if blocks * BLOCK_SIZE < longest:
         raise ConfigurationError(
-            f"a request of {longest} tokens needs {longest * per_token / 2**20:.0f} MiB of KV cache, "
-            f"but there are {budget / 2**20:.0f} MiB: set --max-model-len to at most {blocks * BLOCK_SIZE}, "
+            f"a request of {longest} tokens needs {longest * per_token / 2**20:.4g} MiB of KV cache, "
+            f"but there are {budget / 2**20:.4g} MiB: set --max-model-len to at most {blocks * BLOCK_SIZE}, "
             "or give more by --kv-cache-memory"
         )
     return blocks

@@ -156,6 +156,7 @@ void linear_format(const Op& op, int64_t rows, Pool& pool) {
 
 void linear(const Op& op, const Step& step, Pool& pool) {
     const int64_t rows = rows_of(op, step);
+    if (rows == 0) return;  // a step of prompt chunks only samples nothing
     switch (op.i[2]) {
         case AFFINE4: return linear_format<AFFINE4>(op, rows, pool);
         case SYMM4: return linear_format<SYMM4>(op, rows, pool);

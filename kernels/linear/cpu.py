@@ -11,7 +11,7 @@ import torch
 from kernels.native.library import library
 from kernels.native.program import Buffer, Kind
 
-# Type names of GGUF and safetensors, in the order of Format in pack.h; the value is (format, bytes, weights in those bytes).
+# Type names as GGUF spells them, each with (its Format in pack.h, bytes, weights in those bytes).
 FORMATS = {
     "Q4_1": (0, 20, 32),
     "Q4_0": (1, 18, 32),

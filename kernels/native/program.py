@@ -1,8 +1,8 @@
 """A model's forward pass recorded once as a list of native operations and replayed with one call a step.
 
-The idea is that of a CUDA graph: the model's Python runs once, over `Buffer`s instead of tensors; every op appends itself
-to the program; a step then costs one foreign call, whatever the number of layers. Unlike a graph it needs no buckets:
-every op reads the number of rows from the step.
+The idea is that of a CUDA graph: the model's Python runs once, over `Buffer`s instead of tensors, and every op appends
+itself to the program; a step then costs one foreign call, whatever the number of layers. Unlike a graph it needs no
+buckets: every op reads the number of rows from the step.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from kernels.activation import Activation
 from kernels.attention.cache import LayerCache
 from kernels.native.program import Buffer, StepArrays

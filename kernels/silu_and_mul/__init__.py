@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from kernels.activation import Activation
 from kernels.native.program import Buffer
 from kernels.silu_and_mul import cpu, reference

@@ -11,9 +11,9 @@ from native_engine.loading.weights import RawTensor
 
 
 def dequantize(raw: RawTensor) -> npt.NDArray[np.float32]:
-    """`raw` as float32 in its own shape."""
+    """A copy of `raw` as float32, in its own shape."""
     values = gguf_dequantize(np.ascontiguousarray(raw.data), GGMLQuantizationType[raw.type])
-    return np.ascontiguousarray(values, dtype=np.float32).reshape(raw.shape)
+    return np.array(values, dtype=np.float32, order="C").reshape(raw.shape)
 
 
 def as_type(raw: RawTensor, type_name: str) -> RawTensor:

@@ -13,34 +13,39 @@ NOT_FINITE = -1
 HEAD_TOKENS = 256  # the most likely ones; they nearly always hold all that top_p lets through
 
 
-def sample(logits: torch.Tensor, greedy: list[int], sequences: list[Sequence]) -> list[int]:
-    """logits [rows, vocabulary] and their argmax; -1 marks a row that was not finite, and is passed on."""
-    return [_choose(logits[row], best, sequences[row]) for row, best in enumerate(greedy)]
+class Sampler:
+    """`seed` makes the requests that bring no seed of their own repeatable, in the order of their arrival."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._seeds = np.random.SeedSequence(None if seed is None else seed % 2**64)
+
+    def sample(self, logits: torch.Tensor, greedy: list[int], sequences: list[Sequence]) -> list[int]:
+        """logits [rows, vocabulary] and their argmax; -1 marks a row that was not finite, and is passed on."""
+        return [self._choose(logits[row], best, sequences[row]) for row, best in enumerate(greedy)]
+
+    def _choose(self, logits: torch.Tensor, best: int, sequence: Sequence) -> int:
+        params = sequence.params
+        too_early = sequence.num_output_tokens < params.min_tokens and bool(sequence.stop_ids)
+        if best == NOT_FINITE or (params.is_greedy and not too_early):
+            return best
+        if too_early:
+            logits = logits.clone()
+            logits[list(sequence.stop_ids)] = float("-inf")
+        if params.is_greedy:
+            return int(logits.argmax())
+        return draw(logits / params.temperature, params, self._uniform(sequence))
+
+    def _uniform(self, sequence: Sequence) -> float:
+        """The next number of the request's own stream: the same seed gives the same text in any batch."""
+        if sequence.rng is None:
+            seed = sequence.params.seed
+            own = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(seed % 2**64)
+            sequence.rng = np.random.Generator(np.random.Philox(own))
+        return float(cast(np.random.Generator, sequence.rng).random())
 
 
-def _choose(logits: torch.Tensor, best: int, sequence: Sequence) -> int:
-    params = sequence.params
-    too_early = sequence.num_output_tokens < params.min_tokens and bool(sequence.stop_ids)
-    if best == NOT_FINITE or (params.is_greedy and not too_early):
-        return best
-    if too_early:
-        logits = logits.clone()
-        logits[list(sequence.stop_ids)] = float("-inf")
-    if params.is_greedy:
-        return int(logits.argmax())
-    return _draw(logits / params.temperature, params, _uniform(sequence))
-
-
-def _uniform(sequence: Sequence) -> float:
-    """The next number of the request's own stream: the same seed gives the same text in any batch."""
-    if sequence.rng is None:
-        seed = sequence.params.seed
-        sequence.rng = np.random.Generator(np.random.Philox(None if seed is None else seed % 2**64))
-    return float(cast(np.random.Generator, sequence.rng).random())
-
-
-def _draw(logits: torch.Tensor, params: SamplingParams, uniform: float) -> int:
-    """Inverse of the cumulative distribution, over all tokens or over the sorted ones that the limits let through."""
+def draw(logits: torch.Tensor, params: SamplingParams, uniform: float) -> int:
+    """The token at `uniform` of the cumulative distribution: over all tokens, or the sorted ones that the limits pass."""
     if params.top_p >= 1.0 and not params.top_k and not params.min_p:
         return _pick(torch.softmax(logits, -1), uniform)
     total = torch.logsumexp(logits, -1)

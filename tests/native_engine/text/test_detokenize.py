@@ -14,7 +14,9 @@ def bytewise() -> IncrementalText:
     return IncrementalText(lambda token: b"" if token == 256 else bytes([token]))
 
 
-@pytest.mark.parametrize("text", ["🎌", FAMILY, "日本語の文", "naïve café", "한국어", "🏳️‍🌈 and 👍🏽", "𝔘𝔫𝔦", "\u0000\ufeff"])
+@pytest.mark.parametrize(
+    "text", ["🎌", FAMILY, "日本語の文", "naïve café", "한국어", "🏳️‍🌈 and 👍🏽", "𝔘𝔫𝔦", "\u0000\ufeff"]
+)
 def test_characters_appear_whole_whatever_the_tokens_cut(text: str) -> None:
     stream = bytewise()
     pieces = [stream.push([byte]) for byte in text.encode()]

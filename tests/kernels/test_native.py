@@ -1,0 +1,277 @@
+"""Every native op against its reference, on every instruction set this processor has, over awkward shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize, quantize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels.argmax import argmax
+from kernels.attention import attention
+from kernels.attention.cache import CACHE_TYPES, LayerCache, allocate
+from kernels.embedding import RawTable, embedding, sampled_rows
+from kernels.linear import linear
+from kernels.linear.cpu import FORMATS, pack
+from kernels.native.library import available, best_isa
+from kernels.native.program import Buffer, Program, StepArrays
+from kernels.rms_norm import rms_norm
+from kernels.rotary import HeadNorms, rotary
+from kernels.silu_and_mul import silu_and_mul
+from kernels.testing import assert_close
+from native_engine.layers.rotary import rotary_tables
+
+pytestmark = pytest.mark.skipif(not available(), reason="the native library was not built: no C++ compiler")
+ORDER = ["baseline", "avx2", "avx512"]
+ISAS = ORDER[: ORDER.index(best_isa()) + 1] if available() else []
+MAX_ROWS = 40
+
+
+def described(rows: int) -> StepArrays:
+    step = StepArrays(MAX_ROWS, MAX_ROWS, 16)
+    step.struct.num_rows = rows
+    return step
+
+
+def filled(program: Program, values: np.ndarray, sampled: bool = False) -> Buffer:
+    buffer = program.buffer(values.shape[1], sampled)
+    buffer.array[: len(values)] = values
+    return buffer
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def raw_weight(type_name: str, n: int, k: int) -> np.ndarray:
+    values = normal(n, k, seed=n * k) * 0.1
+    if type_name == "BF16":
+        return torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint8)
+    if type_name in ("F32", "F16"):
+        return values.astype({"F32": np.float32, "F16": np.float16}[type_name]).view(np.uint8)
+    return quantize(values, GGMLQuantizationType[type_name])
+
+
+def plain_weight(raw: np.ndarray, type_name: str, n: int, k: int) -> torch.Tensor:
+    values = dequantize(raw, GGMLQuantizationType[type_name])
+    return torch.from_numpy(np.ascontiguousarray(values, np.float32).reshape(n, k))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("type_name", FORMATS)
+@pytest.mark.parametrize(("rows", "n", "k"), [(1, 16, 32), (3, 7, 96), (8, 33, 64), (13, 100, 576), (40, 48, 160)])
+def test_linear_agrees_with_the_reference(isa: str, type_name: str, rows: int, n: int, k: int) -> None:
+    raw, x = raw_weight(type_name, n, k), normal(rows, k, seed=7)
+    bias, residual = normal(1, n, seed=1)[0], normal(rows, n, seed=2)
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
+    y = linear(filled(program, x), pack(raw, type_name, n, k), torch.from_numpy(bias), filled(program, residual))
+    program.run(described(rows))
+    weight = plain_weight(raw, type_name, n, k)
+    expected = linear(*map(torch.from_numpy, (x,)), weight, torch.from_numpy(bias), torch.from_numpy(residual))
+    # Quantised weights meet activations rounded to int8 in groups of 32; plain ones are float32 throughout.
+    tolerance = 1e-2 if type_name[0] == "Q" else 1e-5
+    assert isinstance(y, Buffer)
+    assert_close(y.array[:rows], expected.numpy(), tolerance)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("type_name", FORMATS)
+def test_a_row_of_linear_is_the_same_bits_in_any_batch(isa: str, type_name: str) -> None:
+    x = normal(19, 96, seed=3)
+    weight = pack(raw_weight(type_name, 50, 96), type_name, 50, 96)
+    results = []
+    for rows in (19, 1, 9):
+        program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
+        y = linear(filled(program, x[:rows]), weight)
+        program.run(described(rows))
+        results.append(y.array[0].copy())
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_what_is_not_a_number_comes_through_a_quantised_product(isa: str) -> None:
+    x = normal(3, 64)
+    x[1, 40] = np.nan
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=1, isa=isa)
+    y = linear(filled(program, x), pack(raw_weight("Q4_1", 16, 64), "Q4_1", 16, 64))
+    program.run(described(3))
+    assert np.isnan(y.array[1]).all()
+    assert np.isfinite(y.array[[0, 2]]).all()
+
+
+def test_a_weight_that_cannot_be_packed_is_refused_with_the_reason() -> None:
+    with pytest.raises(ValueError, match=r"Q5_K .*known: Q4_1, Q4_0"):
+        pack(np.zeros(1, np.uint8), "Q5_K", 1, 256)
+    with pytest.raises(ValueError, match="groups of 32, but the row has 40"):
+        pack(np.zeros(1, np.uint8), "Q4_1", 1, 40)
+    with pytest.raises(ValueError, match="takes 20 bytes, not 19"):
+        pack(np.zeros(19, np.uint8), "Q4_1", 1, 32)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_norm_and_activation_agree_with_their_references(isa: str) -> None:
+    x, weight = normal(5, 64, seed=4) * 3, torch.from_numpy(normal(1, 64, seed=5)[0])
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
+    source = filled(program, x)
+    normed, gated = rms_norm(source, weight, 1e-5), silu_and_mul(source)
+    program.run(described(5))
+    assert_close(normed.array[:5], rms_norm(torch.from_numpy(x), weight, 1e-5).numpy(), 1e-6)
+    assert_close(gated.array[:5], silu_and_mul(torch.from_numpy(x)).numpy(), 1e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_silu_survives_extreme_inputs(isa: str) -> None:
+    x = np.array([[-1e30, -200, -88, -1e-30, 0, 1e-30, 88, 200] * 2 + [1.0] * 16], np.float32)
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=1, isa=isa)
+    y = silu_and_mul(filled(program, x))
+    program.run(described(1))
+    assert_close(y.array[:1], silu_and_mul(torch.from_numpy(x)).numpy(), 1e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("type_name", FORMATS)
+def test_embedding_and_gather_pick_the_right_rows(isa: str, type_name: str) -> None:
+    raw = raw_weight(type_name, 30, 64).reshape(30, -1)
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=1, isa=isa)
+    step = described(3)
+    step.token_ids[:3], step.sample_rows[:2], step.struct.num_sampled = [29, 0, 7], [2, 0], 2
+    rows = embedding(RawTable(program, raw, type_name, 64), step)
+    chosen = sampled_rows(rows, step)
+    program.run(step)
+    expected = plain_weight(raw, type_name, 30, 64)[[29, 0, 7]].numpy()
+    assert_close(rows.array[:3], expected, 1e-7)
+    assert_close(chosen.array[:2], expected[[2, 0]], 1e-7)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_argmax_takes_the_first_of_equals_and_marks_rows_that_are_not_numbers(isa: str) -> None:
+    x = normal(6, 100)
+    x[0, [17, 60]] = 9.0
+    x[1, 99] = 9.0
+    x[2, 3], x[3, 98], x[4, 0] = np.nan, np.inf, -np.inf
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
+    best = argmax(filled(program, x, sampled=True))
+    step = described(6)
+    step.struct.num_sampled = 6
+    program.run(step)
+    assert best[:6].tolist() == argmax(torch.from_numpy(x)).tolist()
+    assert best[:5].tolist() == [17, 99, -1, -1, -1]
+
+
+class Layer:
+    """Attention of one layer over sequences of given (computed, new) lengths, natively and by the reference."""
+
+    def __init__(self, lengths: list[tuple[int, int]], heads: int, kv_heads: int, dim: int, cache_type: str) -> None:
+        rng = np.random.default_rng(11)
+        self.heads, self.kv_heads, self.dim = heads, kv_heads, dim
+        self.rows = sum(new for _, new in lengths)
+        blocks_each = [-(-(old + new) // 16) for old, new in lengths]
+        order = rng.permutation(sum(blocks_each) + 3)
+        self.cache = allocate(len(order), kv_heads, dim, CACHE_TYPES[cache_type])
+        self.cache.keys.copy_(torch.from_numpy(rng.standard_normal(self.cache.keys.shape)))
+        self.cache.values.copy_(torch.from_numpy(rng.standard_normal(self.cache.values.shape)))
+        self.step = StepArrays(max(self.rows, 1), len(lengths), max(blocks_each))
+        row = used = 0
+        for index, (old, new) in enumerate(lengths):
+            table = order[used : used + blocks_each[index]]
+            used += len(table)
+            positions = np.arange(old, old + new)
+            self.step.block_tables[index, : len(table)] = table
+            self.step.positions[row : row + new] = positions
+            self.step.slots[row : row + new] = table[positions // 16] * 16 + positions % 16
+            row += new
+            self.step.query_starts[index + 1] = row
+        self.step.struct.num_rows, self.step.struct.num_sequences = self.rows, len(lengths)
+        self.qkv = rng.standard_normal((self.rows, (heads + 2 * kv_heads) * dim)).astype(np.float32)
+        self.tables = rotary_tables(dim, 10000.0, None, 512)
+
+    def copy_of_cache(self) -> LayerCache:
+        return LayerCache(self.cache.keys.clone(), self.cache.values.clone())
+
+    def native(self, isa: str, norms: HeadNorms | None = None) -> tuple[np.ndarray, LayerCache]:
+        cache, program = self.copy_of_cache(), Program(self.rows, 1, num_threads=2, isa=isa)
+        qkv = rotary(filled(program, self.qkv), self.tables, cache, self.step, self.heads, norms)
+        y = attention(qkv, cache, self.step, self.heads, self.dim**-0.5)
+        program.run(self.step)
+        return y.array[: self.rows].copy(), cache
+
+    def reference(self, norms: HeadNorms | None = None) -> tuple[np.ndarray, LayerCache]:
+        cache = self.copy_of_cache()
+        qkv = rotary(torch.from_numpy(self.qkv), self.tables, cache, self.step, self.heads, norms)
+        return attention(qkv, cache, self.step, self.heads, self.dim**-0.5).numpy(), cache
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("cache_type", CACHE_TYPES)
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(9, 3, 64), (4, 4, 32), (8, 1, 128), (20, 2, 64), (14, 2, 64)])
+def test_attention_agrees_with_the_reference(isa: str, cache_type: str, heads: int, kv_heads: int, dim: int) -> None:
+    layer = Layer([(0, 1), (0, 37), (15, 1), (16, 1), (100, 1), (31, 5), (47, 18)], heads, kv_heads, dim, cache_type)
+    (actual, cache), (expected, expected_cache) = layer.native(isa), layer.reference()
+    # A value on the edge between two halves may round to either side.
+    cache_tolerance = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}[cache_type]
+    assert_close(cache.keys.float().numpy(), expected_cache.keys.float().numpy(), cache_tolerance, "keys")
+    assert_close(cache.values.float().numpy(), expected_cache.values.float().numpy(), cache_tolerance, "values")
+    assert_close(actual, expected, max(2e-6, cache_tolerance))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), min_size=1, max_size=6),
+    shape=st.sampled_from([(2, 1, 32), (3, 3, 64), (9, 3, 64), (16, 2, 96)]),
+)
+def test_attention_agrees_over_random_batches(lengths: list[tuple[int, int]], shape: tuple[int, int, int]) -> None:
+    layer = Layer(lengths, *shape, "float32")
+    assert_close(layer.native("")[0], layer.reference()[0], 3e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_heads_are_normalised_before_the_rotation_where_the_model_asks(isa: str) -> None:
+    layer = Layer([(3, 20)], 4, 2, 64, "float32")
+    norms = HeadNorms(torch.rand(64) + 0.5, torch.rand(64) + 0.5, 1e-6)
+    assert_close(layer.native(isa, norms)[0], layer.reference(norms)[0], 3e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_leftovers_of_other_requests_in_a_block_do_no_harm(isa: str) -> None:
+    layer = Layer([(16, 3)], 2, 1, 32, "float32")
+    last = int(layer.step.block_tables[0, 1])
+    layer.cache.keys[last, :, :, 3:] = float("nan")
+    layer.cache.values[last, :, 3:] = float("nan")
+    assert np.isfinite(layer.native(isa)[0]).all()
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_prompt_cut_in_chunks_gives_the_same_bits(isa: str) -> None:
+    whole = Layer([(0, 53)], 9, 3, 64, "float16")
+    expected, _ = whole.native(isa)
+    program, cache = Program(53, 1, num_threads=2, isa=isa), whole.copy_of_cache()
+    source = program.buffer(whole.qkv.shape[1])
+    y = attention(rotary(source, whole.tables, cache, whole.step, 9, None), cache, whole.step, 9, 64**-0.5)
+    rows = []
+    for first, last in ((0, 7), (7, 8), (8, 40), (40, 53)):
+        chunk = StepArrays(53, 1, 4)
+        count = last - first
+        source.array[:count] = whole.qkv[first:last]
+        chunk.block_tables[:] = whole.step.block_tables
+        chunk.positions[:count], chunk.slots[:count] = whole.step.positions[first:last], whole.step.slots[first:last]
+        chunk.query_starts[1], chunk.struct.num_rows, chunk.struct.num_sequences = count, count, 1
+        program.run(chunk)
+        rows.append(y.array[:count].copy())
+    assert np.array_equal(np.concatenate(rows), expected)
+
+
+def test_an_unknown_instruction_set_is_named() -> None:
+    with pytest.raises(ValueError, match="'mmx' is not known"):
+        Program(1, 1, 1, isa="mmx").run(described(0))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_step_that_samples_nothing_computes_nothing_past_the_gather(isa: str) -> None:
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
+    chosen = sampled_rows(filled(program, normal(4, 64)), described(4))
+    argmax(linear(rms_norm(chosen, torch.ones(64), 1e-5), pack(raw_weight("Q4_1", 50, 64), "Q4_1", 50, 64)))
+    program.run(described(4))
