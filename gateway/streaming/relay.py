@@ -6,6 +6,7 @@ Bytes in, events out: an event is passed on whole, so a keep-alive comment or an
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Protocol
 
 from backends.base import Upstream
@@ -17,6 +18,7 @@ from gateway.streaming.meter import Meter
 
 # After [DONE] the rest of the engine's answer is read, so that the connection can be used again, but not waited for.
 _AFTERMATH_SECONDS = 0.25
+_LAST_WORDS_SECONDS = 1.0
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -107,7 +109,10 @@ class StreamSink:
 
     async def fail(self, error: DoorError) -> None:
         """An error after the status has gone: an error event, then the end, and no [DONE]."""
-        await self._write(sse.event(error.body()), more=False)
+        # A client that has stopped reading will not read this either.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                await self._write(sse.event(error.body()), more=False)
 
     def close(self) -> None:
         self._timer.cancel()
