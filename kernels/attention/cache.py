@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 BLOCK_SIZE = 16
@@ -33,8 +35,13 @@ class LayerCache:
 
 
 def allocate(num_blocks: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> LayerCache:
-    """A zeroed cache of `num_blocks` blocks of 16 tokens."""
+    """A zeroed cache of `num_blocks` blocks of 16 tokens; memory is taken page by page, as blocks are first used."""
     return LayerCache(
-        torch.zeros(num_blocks, kv_heads, head_dim, BLOCK_SIZE, dtype=dtype),
-        torch.zeros(num_blocks, kv_heads, BLOCK_SIZE, head_dim, dtype=dtype),
+        _zeros(dtype, num_blocks, kv_heads, head_dim, BLOCK_SIZE),
+        _zeros(dtype, num_blocks, kv_heads, BLOCK_SIZE, head_dim),
     )
+
+
+def _zeros(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Zeroes that the system provides on first touch (numpy asks it for them, torch.zeros would write them all)."""
+    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)).view(dtype).view(shape)

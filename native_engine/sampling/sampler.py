@@ -45,7 +45,7 @@ class Sampler:
 
 
 def draw(logits: torch.Tensor, params: SamplingParams, uniform: float) -> int:
-    """The token at `uniform` of the cumulative distribution: over all tokens, or the sorted ones that the limits pass."""
+    """The token at `uniform` of the cumulative distribution: over all tokens, or those that the limits pass."""
     if params.top_p >= 1.0 and not params.top_k and not params.min_p:
         return _pick(torch.softmax(logits, -1), uniform)
     total = torch.logsumexp(logits, -1)
