@@ -153,7 +153,10 @@ class _Process:
 
     async def _load(self) -> Service:
         started = time.perf_counter()
-        loaded = await _in_daemon_thread(lambda: self._loader(self._engine_config, self._path))
+        try:
+            loaded = await _in_daemon_thread(lambda: self._loader(self._engine_config, self._path))
+        except (ValueError, MemoryError) as fault:  # the settings do not fit this model or this machine
+            raise StartRefused(str(fault) or "not enough memory to load the model") from fault
         service = _service(self._name, loaded)
         gc.collect()
         gc.freeze()  # the model's objects live for ever; no collection need look at them again
