@@ -51,6 +51,8 @@ class App:
         level = logging.INFO
         try:
             await self._answer(request)
+            if request.route in routes.PUBLIC_PATHS:
+                level = logging.DEBUG  # asked every few seconds, by machines
         except DoorError as error:
             level = error.log_level
             await _refuse(request, error)
