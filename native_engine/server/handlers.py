@@ -48,10 +48,8 @@ async def completions(service: Service, scope: Scope, receive: Receive, send: Se
 
 async def models(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
     info = service.info
-    entries = [
-        ModelEntry(name, info.created, "sekisho", info.max_model_len) for name in (info.name, *sorted(info.aliases))
-    ]
-    await send_whole(send, 200, responses.model_list(entries))
+    entry = ModelEntry(info.name, info.created, "sekisho", info.max_model_len)
+    await send_whole(send, 200, responses.model_list([entry]))
 
 
 async def show_metrics(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,5 +158,5 @@ def _request_id(scope: Scope) -> str:
 
 
 def _check_model(service: Service, name: str) -> None:
-    if not service.info.answers_to(name):
+    if name != service.info.name:
         raise HttpError(404, f"The model '{name[:100]}' does not exist.", "invalid_request_error", "model_not_found")

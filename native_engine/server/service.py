@@ -15,15 +15,11 @@ from native_engine.server.metrics import Metrics
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """`aliases` are further names that clients may use; `max_model_len` counts prompt and output together."""
+    """`max_model_len` counts prompt and output together."""
 
     name: str
     max_model_len: int
-    aliases: frozenset[str] = frozenset()
     created: int = field(default_factory=lambda: int(time.time()))
-
-    def answers_to(self, name: str) -> bool:
-        return name == self.name or name in self.aliases
 
 
 class Service:
@@ -39,7 +35,7 @@ class Service:
         self.metrics = Metrics()
         self.draining = False
         # One thread: long prompts wait for each other, and leave the cores to the model.
-        self._long_texts = ThreadPoolExecutor(1, "tokenizer")
+        self.long_texts = ThreadPoolExecutor(1, "tokenizer")
 
     @property
     def ready(self) -> bool:
@@ -49,8 +45,4 @@ class Service:
         """Takes nothing new; what runs may finish within `limit` seconds, then it is aborted."""
         self.draining = True
         await asyncio.to_thread(self.delivery.engine.shutdown, limit)
-        self._long_texts.shutdown(wait=False, cancel_futures=True)
-
-    @property
-    def long_texts(self) -> ThreadPoolExecutor:
-        return self._long_texts
+        self.long_texts.shutdown(wait=False, cancel_futures=True)

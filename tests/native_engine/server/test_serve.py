@@ -137,6 +137,31 @@ async def test_a_second_signal_cuts_streams_off_with_an_error(start: Any, http: 
     assert time.monotonic() - started < 2
 
 
+async def running(http: aiohttp.ClientSession) -> int:
+    async with http.get("/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return int(next(line for line in lines if line.startswith("sekisho_engine_num_requests_running")).split()[-1])
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_frees_its_place_within_a_step(
+    start: Any, http: Any, uds: Path, stream: bool
+) -> None:
+    start()
+    await until(http, 200)
+    async with aiohttp.ClientSession("http://engine", connector=aiohttp.UnixConnector(str(uds))) as leaving:
+        request = asyncio.ensure_future(leaving.post("/v1/chat/completions", json=CHAT | {"stream": stream}))
+        await asyncio.sleep(0.2)
+        assert await running(http) == 1
+        if stream:
+            (await request).close()
+        else:
+            request.cancel()
+    await asyncio.sleep(0.1)
+    assert await running(http) == 0
+
+
 @pytest.mark.system
 async def test_a_signal_while_loading_ends_the_process_at_once(start: Any, http: Any) -> None:
     process = start(load_seconds=30)
