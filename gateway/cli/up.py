@@ -7,18 +7,22 @@ import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gateway.cli import datadir, listening, parts, progress, summary
+from gateway.cli import datadir, listening, parts, probes, progress, summary
 from gateway.cli.console import note
 from gateway.cli.keys import make_first_key
 from gateway.cli.models import DEFAULT_MODEL, ensure_model
 from gateway.cli.parts import Place
 from gateway.cli.supervisor import Part, Supervisor
+
+
+_DOOR_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ async def _supervise(supervised: list[Part], plan: Plan, place: Place, listener:
 async def _start_and_watch(supervisor: Supervisor, plan: Plan, place: Place, listener: socket.socket) -> None:
     with progress.starting(supervisor.names) as on_ready:
         await supervisor.start(on_ready)
+    if plan.model is not None:
+        await _until_the_door_sees_its_engine(*listening.address(listener))
     facts = summary.Facts(
         address=listening.url(listener),
         model=await summary.served_model(place.engine_socket) if plan.model else None,
@@ -102,6 +108,14 @@ async def _start_and_watch(supervisor: Supervisor, plan: Plan, place: Place, lis
     )
     summary.show(facts, supervisor.rows())
     await supervisor.watch()
+
+
+async def _until_the_door_sees_its_engine(host: str, port: int) -> None:
+    """Each part is ready by itself; the pasted line must not come before the door has noticed."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DOOR_PATIENCE):
+            while (await probes.get("/readyz", host=host, port=port)).status != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 def _stop_signal(supervisor: Supervisor) -> asyncio.Future[None]:
