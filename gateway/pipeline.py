@@ -113,13 +113,15 @@ class Pipeline:
 
     async def _stream(self, request: RequestScope, upstream: Upstream, meter: Meter, sink: Sink) -> None:
         settings = self._settings
+        # What the engine took to send its status is part of the time to the first token.
+        spent = time.monotonic() - request.dispatched
         try:
             await pump(
                 upstream,
                 meter,
                 sink,
                 wants_usage=request.wants_usage or not request.streaming,
-                first_token=settings.first_token_timeout,
+                first_token=max(0.0, settings.first_token_timeout - spent),
                 stall=settings.stall_timeout,
             )
         finally:

@@ -50,8 +50,7 @@ async def pump(
         await _pump(upstream, meter, sink, wants_usage, first_token, stall)
     except TimeoutError:
         if not meter.complete:
-            seconds = stall if meter.began else first_token
-            raise EngineSilent(f"No progress for {seconds:g} seconds.") from None
+            raise EngineSilent("The engine made no progress in time.") from None
     except BackendError as error:
         if not meter.complete:
             raise from_backend(error) from error

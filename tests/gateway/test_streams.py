@@ -123,6 +123,12 @@ async def test_no_status_in_time_is_a_504(start_door: StartDoor) -> None:
     assert door.backend.asked[0].aborted
 
 
+async def test_the_wait_for_the_status_counts_towards_the_first_token(start_door: StartDoor) -> None:
+    door = await start_door(saying(0.3, WORD, DONE, delay=0.3), first_token_timeout=0.45)
+    async with door.post(ask(stream=True)) as response:
+        await error_of(response, 504, "engine_timeout")
+
+
 async def test_a_stall_between_tokens_ends_the_stream_with_an_error(start_door: StartDoor) -> None:
     door = await start_door(saying(WORD, 30.0), stall_timeout=0.1)
     async with door.post(ask(stream=True)) as response:
