@@ -21,7 +21,6 @@ from gateway.cli.models import DEFAULT_MODEL, ensure_model
 from gateway.cli.parts import Place
 from gateway.cli.supervisor import Part, Supervisor
 
-
 _DOOR_PATIENCE = 10.0
 
 
