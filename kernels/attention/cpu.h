@@ -23,11 +23,16 @@ struct QueryTile {
 
 template <int ROWS, class T>
 inline void scores_of_block(const T* keys, const float* q, int64_t dim, f32x16* scores) {
+    f32x16 odd[ROWS] = {};  // two sums a row: one alone would wait for itself
     for (int r = 0; r < ROWS; r++) scores[r] = f32x16{};
-    for (int64_t d = 0; d < dim; d++) {
-        f32x16 column = load(keys + d * BLOCK_SIZE);
-        for (int r = 0; r < ROWS; r++) scores[r] = fma(column, splat(q[r * dim + d]), scores[r]);
+    for (int64_t d = 0; d < dim; d += 2) {
+        f32x16 first = load(keys + d * BLOCK_SIZE), second = load(keys + (d + 1) * BLOCK_SIZE);
+        for (int r = 0; r < ROWS; r++) {
+            scores[r] = fma(first, splat(q[r * dim + d]), scores[r]);
+            odd[r] = fma(second, splat(q[r * dim + d + 1]), odd[r]);
+        }
     }
+    for (int r = 0; r < ROWS; r++) scores[r] += odd[r];
 }
 
 template <int ROWS, class T>
@@ -44,7 +49,7 @@ inline void add_values(const T* values, const float* weights, int64_t tokens, in
 }
 
 // Softmax weights of one row for one block: rescales what was summed so far when the maximum grows.
-inline void online_softmax(f32x16 scores, int64_t visible, float* weights, float& maximum, float& total, float* out, int64_t dim) {
+inline void online_softmax(f32x16 scores, int64_t visible, float* weights, float& maximum, f32x16& total, float* out, int64_t dim) {
     static const int32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     i32x16 lane;
     memcpy(&lane, numbers, 64);
@@ -58,7 +63,7 @@ inline void online_softmax(f32x16 scores, int64_t visible, float* weights, float
         maximum = larger;
     }
     f32x16 p = seen ? exp(scores - maximum) : f32x16{};
-    total += sum(p);
+    total += p;
     store(weights, p);
 }
 
@@ -69,7 +74,8 @@ void attend(const Op& op, const Step& step, const QueryTile& tile) {
     const int64_t head = tile.kv_head * (heads / kv_heads) + tile.first_head;
     const int32_t* blocks = step.block_tables + tile.sequence * step.block_table_stride;
     alignas(64) float q[MAX_QUERY_ROWS * MAX_HEAD_DIM], out[MAX_QUERY_ROWS * MAX_HEAD_DIM], weights[MAX_QUERY_ROWS * BLOCK_SIZE];
-    float maximum[ROWS], total[ROWS];
+    float maximum[ROWS];
+    f32x16 total[ROWS];  // lane by lane; summed at the end
     int64_t length[ROWS];  // tokens that the row sees
     for (int r = 0; r < ROWS; r++) {
         const int64_t row = first_row + r / tile.heads;
@@ -79,7 +85,7 @@ void attend(const Op& op, const Step& step, const QueryTile& tile) {
             store(out + r * dim + d, f32x16{});
         }
         maximum[r] = -INFINITY;
-        total[r] = 0.0f;
+        total[r] = f32x16{};
         length[r] = step.positions[row] + 1;
     }
     const int64_t longest = length[ROWS - 1];
@@ -94,7 +100,8 @@ void attend(const Op& op, const Step& step, const QueryTile& tile) {
     }
     for (int r = 0; r < ROWS; r++) {
         float* y = (float*)op.p[2] + (first_row + r / tile.heads) * heads * dim + (head + r % tile.heads) * dim;
-        for (int64_t d = 0; d < dim; d += 16) store(y + d, load(out + r * dim + d) / total[r]);
+        const float share = 1.0f / sum(total[r]);
+        for (int64_t d = 0; d < dim; d += 16) store(y + d, load(out + r * dim + d) * share);
     }
 }
 

@@ -23,9 +23,11 @@ struct Activations {
 
 inline void quantise_group(const float* x, int zero, Activations& out, int row) {
     f32x16 a = load(x), b = load(x + 16);
-    f32x16 abs_a = a < 0.0f ? -a : a, abs_b = b < 0.0f ? -b : b;
-    float poison = sum((a - a) + (b - b));  // 0, or NaN if the row holds NaN or infinity: it must reach the logits
-    float scale = max(max(abs_a, abs_b)) / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    // Magnitudes compare as integers, and there NaN and infinity are the largest: they reach the scale, and so the logits.
+    const int32_t magnitude = max(max((i32x16)a & 0x7fffffff, (i32x16)b & 0x7fffffff));
+    float largest;
+    memcpy(&largest, &magnitude, 4);
+    const float scale = largest / 127.0f, inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     const f32x16 magic = splat(12582912.0f);  // rounds to nearest even and leaves the integer in the low bits
     i32x16 qa = (i32x16)(a * inverse + magic) - (i32x16)magic, qb = (i32x16)(b * inverse + magic) - (i32x16)magic;
     int32_t total = sum(qa + qb);
@@ -33,8 +35,8 @@ inline void quantise_group(const float* x, int zero, Activations& out, int row) 
     i8x16 ca = __builtin_convertvector(qa, i8x16), cb = __builtin_convertvector(qb, i8x16);
     memcpy(out.codes[row], &ca, 16);
     memcpy(out.codes[row] + 16, &cb, 16);
-    out.scales[row] = scale + poison;
-    out.sums[row] = (scale + poison) * (float)total;
+    out.scales[row] = scale;
+    out.sums[row] = scale * (float)total;
     out.zero_sums[row] = -zero * total;
 }
 
@@ -68,12 +70,16 @@ inline void quantised_tile(const uint8_t* w, int64_t groups, const Activations* 
         unpack<FORMAT>(w, codes);
         const f16* scale = (const f16*)(w + (FORMAT == SYMM8 ? 8 : 4) * 64);
         f32x16 d = load(scale), m = FORMAT == AFFINE4 ? load(scale + 16) : f32x16{};
+        i32x16 totals[ROWS];
+        for (int r = 0; r < ROWS; r++) totals[r] = FORMAT == AFFINE4 ? i32x16{} : splat(x->zero_sums[r]);
+        // Row by row within a vector: neighbouring dot products are independent, a row's own wait for each other.
+#pragma GCC unroll 8
+        for (int v = 0; v < 8; v++)
+#pragma GCC unroll 8
+            for (int r = 0; r < ROWS; r++) totals[r] = dot4(totals[r], codes[v], x->codes[r] + v * 4);
 #pragma GCC unroll 8
         for (int r = 0; r < ROWS; r++) {
-            i32x16 total = FORMAT == AFFINE4 ? i32x16{} : splat(x->zero_sums[r]);
-#pragma GCC unroll 8
-            for (int v = 0; v < 8; v++) total = dot4(total, codes[v], x->codes[r] + v * 4);
-            acc[r] = fma(__builtin_convertvector(total, f32x16), d * x->scales[r], acc[r]);
+            acc[r] = fma(__builtin_convertvector(totals[r], f32x16), d * x->scales[r], acc[r]);
             if (FORMAT == AFFINE4) acc[r] = fma(m, splat(x->sums[r]), acc[r]);
         }
     }

@@ -19,8 +19,8 @@ typedef uint16_t u16x16 __attribute__((vector_size(32)));
 struct f16 { uint16_t bits; };
 struct bf16 { uint16_t bits; };
 
-inline f32x16 splat(float x) { return f32x16{} + x; }
-inline i32x16 splat(int32_t x) { return i32x16{} + x; }
+inline f32x16 splat(float x) { return f32x16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
+inline i32x16 splat(int32_t x) { return i32x16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 
 inline f32x16 load(const float* p) { f32x16 v; memcpy(&v, p, sizeof v); return v; }
 inline void store(float* p, f32x16 v) { memcpy(p, &v, sizeof v); }
@@ -104,28 +104,49 @@ inline void from_float(float x, bf16* out) {
     out->bits = x != x ? 0x7fc0 : (b + 0x7fff + (b >> 16 & 1)) >> 16;
 }
 
+inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
+inline i32x16 max(i32x16 a, i32x16 b) { return a > b ? a : b; }
+
 inline float sum(f32x16 v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps((__m512)v);
+#else
     float lanes[16];
     store(lanes, v);
     for (int width = 8; width; width /= 2)
         for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
     return lanes[0];
+#endif
 }
 
 inline int32_t sum(i32x16 v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi32((__m512i)v);
+#else
     int32_t total = 0;
     for (int i = 0; i < 16; i++) total += v[i];
     return total;
+#endif
 }
 
-inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
+inline int32_t max(i32x16 v) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_epi32((__m512i)v);
+#else
+    int32_t best = v[0];
+    for (int i = 1; i < 16; i++) best = v[i] > best ? v[i] : best;
+    return best;
+#endif
+}
 
 inline float max(f32x16 v) {
-    float lanes[16];
-    store(lanes, v);
-    for (int width = 8; width; width /= 2)
-        for (int i = 0; i < width; i++) lanes[i] = lanes[i] > lanes[i + width] ? lanes[i] : lanes[i + width];
-    return lanes[0];
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)v);
+#else
+    float best = v[0];
+    for (int i = 1; i < 16; i++) best = v[i] > best ? v[i] : best;
+    return best;
+#endif
 }
 
 // exp by range reduction to |r| <= ln2 / 2 and a degree-6 polynomial (Cephes expf); relative error below 2e-7.
