@@ -19,7 +19,7 @@ from rich.progress import Progress
 from native_engine.config import EngineConfig, validate
 from native_engine.engine import Engine
 from native_engine.request import SamplingParams, Sequence
-from native_engine.server.choice import Choice
+from native_engine.text.choice import Choice
 
 if TYPE_CHECKING:
     from native_engine.loading.chat_template import ChatTemplate

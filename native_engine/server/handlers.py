@@ -16,7 +16,7 @@ from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampli
 from native_engine.engine import EngineStopped
 from native_engine.request import SamplingParams, Sequence
 from native_engine.server import answers, metrics
-from native_engine.server.choice import Choice
+from native_engine.text.choice import Choice
 from native_engine.server.dialects import CHAT, COMPLETION, Dialect
 from native_engine.server.generation import Generation
 from native_engine.server.http import HttpError, Receive, Scope, Send, header, read_body, send_whole, unavailable

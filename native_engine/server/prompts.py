@@ -40,7 +40,9 @@ async def completion_prompts(service: Service, request: CompletionRequest) -> li
         lambda: [service.tokenizer.encode(each, add_special) if isinstance(each, str) else each for each in prompts],
     )
     for ids in found:
-        _check_ids(service, ids)
+        if not ids:
+            raise InvalidRequest("'prompt' is empty: at least one token is needed.", "prompt", "invalid_value")
+        _check_ids(service, ids, "prompt")
     return found
 
 
@@ -90,6 +92,7 @@ def sampling_params(
 ) -> SamplingParams:
     """Without a limit of its own an answer may fill what the context still holds."""
     room = _room(output_limit, num_prompt_tokens, service.info.max_model_len, field)
+    _check_ids(service, request.stop_token_ids or [], "stop_token_ids")
     try:
         return SamplingParams(
             max_tokens=room if output_limit is None else output_limit,
@@ -148,11 +151,9 @@ def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
     return call
 
 
-def _check_ids(service: Service, ids: list[int]) -> None:
-    if not ids:
-        raise InvalidRequest("'prompt' is empty: at least one token is needed.", "prompt", "invalid_value")
-    size = service.tokenizer.vocab_size
-    if max(ids) >= size:
+def _check_ids(service: Service, ids: list[int], field: str) -> None:
+    largest, size = max(ids, default=0), service.tokenizer.vocab_size
+    if largest >= size:
         raise InvalidRequest(
-            f"'prompt' holds the token id {max(ids)}, but this model knows {size} tokens.", "prompt", "invalid_value"
+            f"'{field}' holds the token id {largest}, but this model knows {size} tokens.", field, "invalid_value"
         )

@@ -80,3 +80,9 @@ async def test_a_request_id_in_use_is_refused_and_leaves_nothing_behind(bench: B
     await task
     bench.runner.gate.release(10)
     await bench.idle()
+
+
+async def test_a_stop_token_outside_the_vocabulary_is_refused_before_it_reaches_the_sampler(bench: Bench) -> None:
+    answer = await complete(bench, "hello", stop_token_ids=[10**6], min_tokens=1)
+    assert (answer.status, answer.json["error"]["param"]) == (400, "stop_token_ids")
+    assert "1000000" in answer.json["error"]["message"]
