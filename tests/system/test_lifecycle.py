@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import probes
-from tests.system.driving import Up, eventually, is_running, question, request, sekisho
+from tests.processes import is_running
+from tests.system.driving import Up, eventually, question, request, sekisho
 
 NewDataDir = Callable[[str], Path]
 RESTART_SECONDS = 6.0

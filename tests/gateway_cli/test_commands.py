@@ -1,0 +1,126 @@
+"""Every command's words and refusals, without starting anything."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.cli import doctor, summary
+from gateway.cli.console import CliError
+from gateway.cli.main import app
+from native_engine.loading import store
+
+COMMANDS = ["up", "serve", "engine", "models", "keys", "bench", "doctor"]
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def fault(*arguments: str) -> CliError:
+    result = invoke(*arguments)
+    assert isinstance(result.exception, CliError), result.output
+    return result.exception
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_there(command: str) -> None:
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+@pytest.mark.parametrize("arguments", [("up", "--port", "70000"), ("up", "--port", "x"), ("up", "--max-num-seqs", "0")])
+def test_bad_flags_of_up_are_usage_errors(arguments: tuple[str, ...]) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert arguments[1] in result.output
+
+
+def test_engine_tells_all_bad_settings_at_once(tmp_path: Path) -> None:
+    flags = ("--max-num-seqs", "0", "--block-size", "8", "--kv-cache-dtype", "int3", "--gpu-memory-utilization", "2")
+    refusal = fault("engine", "--data-dir", str(tmp_path), "--uds", str(tmp_path / "s"), *flags)
+    assert refusal.exit_code == 2
+    for flag in flags[::2]:
+        assert flag in str(refusal)
+
+
+def test_engine_says_what_a_size_looks_like() -> None:
+    assert "--kv-cache-memory: not a size: 'big'" in str(fault("engine", "--kv-cache-memory", "big"))
+
+
+def test_serve_tells_all_bad_settings_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEKISHO_MAX_QUEUE", "-1")
+    refusal = fault("serve", "--redis-url", "nonsense")
+    assert refusal.exit_code == 2
+    assert "redis_url" in str(refusal)
+    assert "max_queue" in str(refusal)
+
+
+def test_keys_say_that_nothing_runs(tmp_path: Path) -> None:
+    assert f"no `sekisho up` runs on the data folder {tmp_path}" in str(
+        fault("keys", "list", "--data-dir", str(tmp_path))
+    )
+
+
+def test_bench_tells_all_that_cannot_be_measured() -> None:
+    refusal = fault("bench", "serve", "--url", "ftp://x", "--num-requests", "0")
+    assert "url" in str(refusal)
+    assert "num_requests" in str(refusal)
+
+
+def test_models_not_pulled_yet_are_listed(tmp_path: Path) -> None:
+    result = invoke("models", "list", "--data-dir", str(tmp_path))
+    assert result.exit_code == 0
+    assert "smollm2-135m" in result.output
+
+
+def test_unknown_model_names_those_that_are_known(tmp_path: Path) -> None:
+    assert "smollm2-135m" in str(fault("models", "pull", "no-such-model", "--data-dir", str(tmp_path)))
+    assert "not installed" in str(fault("models", "rm", "smollm2-135m", "--data-dir", str(tmp_path)))
+
+
+def test_doctor_says_of_each_thing_how_it_is(tmp_path: Path) -> None:
+    result = invoke("doctor", "--port", "0", "--data-dir", str(tmp_path / "new"))
+    assert result.exit_code == 0
+    for subject in ("Python", "torch", "native kernel", "Valkey", "port", "data folder", "disk", "memory", "GPU"):
+        assert subject in result.output
+    assert not (tmp_path / "new").exists(), "looking must not leave anything"
+
+
+def test_doctor_warns_of_a_folder_open_to_others(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    finding = doctor._data_dir(tmp_path)
+    assert finding.verdict == "warn"
+    assert "chmod 700" in finding.remedy
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize(
+    ("key", "bootstrapped", "shown"),
+    [
+        ("sk-skh-a-secret", False, "sk-skh-a-secret"),
+        (None, False, "$SEKISHO_KEY"),
+        (None, True, "$SEKISHO_BOOTSTRAP_KEY"),
+    ],
+)
+def test_the_line_to_paste_has_a_key_or_reads_one(
+    key: str | None, bootstrapped: bool, shown: str, tmp_path: Path
+) -> None:
+    facts = summary.Facts("http://127.0.0.1:8080", "smollm2-135m", key, bootstrapped, tmp_path)
+    words = shlex.split(summary.curl_line(facts))
+    assert words[:2] == ["curl", "-N"]
+    assert f"Authorization: Bearer {shown}" in words
+
+
+def test_an_installed_model_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gateway.cli.models import ensure_model
+
+    own = tmp_path / "own.gguf"
+    own.write_bytes(b"GGUF")
+    monkeypatch.setattr(store, "pull", lambda *_: pytest.fail("fetched"))
+    ensure_model(str(own), tmp_path)
