@@ -16,7 +16,7 @@ from native_engine.request import Sequence
 
 
 class BlockManager:
-    """Blocks 0 to num_blocks - 1. One is free when nobody refers to it, and keeps its content until it is lent again."""
+    """Blocks 0 to num_blocks - 1. One is free when nobody refers to it; it keeps its content until lent again."""
 
     def __init__(self, num_blocks: int, block_size: int = 16, enable_prefix_caching: bool = True) -> None:
         if num_blocks < 1 or block_size < 1:

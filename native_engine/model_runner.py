@@ -54,6 +54,7 @@ class NativeRunner(Runner):
     """The model recorded once as a native program: a step is one foreign call."""
 
     def __init__(self, config: EngineConfig, weights: Weights) -> None:
+        torch.set_num_threads(1)  # only sampling is left to torch; a second pool of threads would fight ours
         self.program = Program(config.max_num_batched_tokens, config.max_num_seqs, num_threads(config))
         loader = NativeLoader(weights, self.program, config.quantization, config.dtype)
         model: Llama = models.create(weights.config, loader, max_model_len(config, weights.config))

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from native_engine.engine import EngineStopped, SequenceOutput
 from native_engine.request import Sequence
-from native_engine.text.choice import Choice
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
+from native_engine.text.choice import Choice
 
 
 class Piece(NamedTuple):

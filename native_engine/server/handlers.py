@@ -16,13 +16,13 @@ from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampli
 from native_engine.engine import EngineStopped
 from native_engine.request import SamplingParams, Sequence
 from native_engine.server import answers, metrics
-from native_engine.text.choice import Choice
 from native_engine.server.dialects import CHAT, COMPLETION, Dialect
 from native_engine.server.generation import Generation
 from native_engine.server.http import HttpError, Receive, Scope, Send, header, read_body, send_whole, unavailable
 from native_engine.server.prompts import chat_prompt, completion_prompts, sampling_params
 from native_engine.server.refusals import refuse_unsupported_chat, refuse_unsupported_completion
 from native_engine.server.service import Service
+from native_engine.text.choice import Choice
 
 MAX_ANSWERS = 256
 _MAX_ID_CHARACTERS = 200

@@ -4,7 +4,8 @@ PROMPTS = [
     "<|im_start|>user\nWhat is gravity?<|im_end|>\n<|im_start|>assistant\n",
     "<|im_start|>user\nWrite a haiku about the sea.<|im_end|>\n<|im_start|>assistant\n",
     "<|im_start|>user\n富士山の高さは何メートルですか。<|im_end|>\n<|im_start|>assistant\n",
-    "<|im_start|>system\nAnswer in one word.<|im_end|>\n<|im_start|>user\nCapital of France?<|im_end|>\n<|im_start|>assistant\n",
+    "<|im_start|>system\nAnswer in one word.<|im_end|>\n"
+    "<|im_start|>user\nCapital of France?<|im_end|>\n<|im_start|>assistant\n",
     "The quick brown fox",
     "Once upon a time, in a village by the mountains, there lived",
     "In 1969, the first humans to walk on the Moon were",
