@@ -41,10 +41,11 @@ def num_cache_blocks(
     budget = config.kv_cache_memory or default_cache_bytes(config, weight_bytes)
     blocks = min(wanted, num_kv_blocks(budget, per_token, BLOCK_SIZE))
     if blocks * BLOCK_SIZE < longest:
+        needed = -(-longest // BLOCK_SIZE) * BLOCK_SIZE * per_token
+        shorter = f", or set --max-model-len to at most {blocks * BLOCK_SIZE}" if blocks else ""
         raise ConfigurationError(
-            f"a request of {longest} tokens needs {longest * per_token / 2**20:.4g} MiB of KV cache, "
-            f"but there are {budget / 2**20:.4g} MiB: set --max-model-len to at most {blocks * BLOCK_SIZE}, "
-            "or give more by --kv-cache-memory"
+            f"a request of {longest} tokens needs {needed / 2**20:.4g} MiB of KV cache, but there are "
+            f"{budget / 2**20:.4g} MiB: give more by --kv-cache-memory{shorter}"
         )
     return blocks
 

@@ -103,6 +103,8 @@ def test_too_little_memory_for_one_request_says_what_would_fit(tmp_path: Path) -
     save(CONFIGS["llama"], tmp_path)
     with pytest.raises(ConfigurationError, match=r"512 tokens needs 0\.375 MiB .* at most 336"):
         NativeRunner(EngineConfig(model="", kv_cache_memory=2**18), open_weights(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"give more by --kv-cache-memory$"):
+        NativeRunner(EngineConfig(model="", kv_cache_memory=2**10), open_weights(tmp_path))
 
 
 def test_an_architecture_that_no_family_implements_is_refused_by_name(tmp_path: Path) -> None:
