@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from typing import cast
 
 import numpy as np
@@ -25,7 +26,7 @@ from native_engine.sizing import max_model_len, num_cache_blocks, num_threads
 logger = logging.getLogger(__name__)
 
 
-class Runner:
+class Runner(ABC):
     """What the two ways of computing share: a step's arrays in, tokens out."""
 
     def __init__(self, config: EngineConfig, model: ModelConfig, weight_bytes: int) -> None:
@@ -45,9 +46,9 @@ class Runner:
         logits, greedy = self.forward()
         return self.sampler.sample(logits, greedy, [item.sequence for item in batch.items if item.needs_sample])
 
+    @abstractmethod
     def forward(self) -> tuple[torch.Tensor, list[int]]:
         """Logits [rows to sample, vocabulary] of the step described, and their argmax."""
-        raise NotImplementedError
 
 
 class NativeRunner(Runner):
