@@ -33,7 +33,6 @@ class EngineConfig:
     dtype: str = "auto"
     seed: int | None = None
     num_threads: int | None = None
-    enforce_eager: bool = False
 
 
 def parse_size(text: str) -> int:

@@ -43,9 +43,6 @@ def engine(
     dtype: Annotated[str, typer.Option(help="Of activations: auto, float32, float16 or bfloat16.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Of requests that bring none.")] = None,
     num_threads: Annotated[int | None, typer.Option(help="CPU threads. [default: the engine decides]")] = None,
-    enforce_eager: Annotated[
-        bool, typer.Option("--enforce-eager", help="Compile nothing and capture no graphs.")
-    ] = False,
 ) -> None:
     """Run the native engine. It trusts everyone who reaches it: let only the gateway do so."""
     _require_engine()
@@ -65,7 +62,6 @@ def engine(
         dtype=dtype,
         seed=seed,
         num_threads=num_threads,
-        enforce_eager=enforce_eager,
     )
     _serve(config, datadir.chosen(data_dir, os.environ), uds, host, port, served_model_name)
 

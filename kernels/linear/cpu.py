@@ -20,6 +20,7 @@ FORMATS = {
     "F16": (4, 2, 1),
     "BF16": (5, 2, 1),
 }
+QUANTISED = frozenset({"Q4_1", "Q4_0", "Q8_0"})  # whose product wants its activations in int8
 ACTIVATION_GROUP_BYTES = 352  # sizeof(Activations) in cpu.h: 32 columns of eight rows
 
 
@@ -65,7 +66,9 @@ def linear(x: Buffer, weight: PackedWeight, bias: torch.Tensor | None = None, re
     if x.width != weight.k:
         raise ValueError(f"the input has {x.width} columns, the weight {weight.k}")
     y = program.buffer(weight.n, x.sampled)
-    scratch = program.buffer(weight.k, x.sampled, bytes_per_row=weight.k // 32 * ACTIVATION_GROUP_BYTES // 8)
+    scratch = None
+    if weight.type_name in QUANTISED:
+        scratch = program.buffer(weight.k, x.sampled, bytes_per_row=weight.k // 32 * ACTIVATION_GROUP_BYTES // 8)
     offset = None if bias is None else bias.float().numpy()
     width = residual.width if residual else 0
     pointers = [x, weight.data, y, offset, residual, scratch]

