@@ -100,14 +100,14 @@ def ours_started(plan: Plan) -> Server:
 
 
 def llama(plan: Plan, binary: Path, name: str) -> Server:
-    port = str(_free_port())
+    port = str(free_port())
     command = [str(binary), "-m", str(plan.gguf.resolve()), "--host", "127.0.0.1", "--port", port]
     command += ["-t", str(plan.threads), "--parallel", str(plan.slots), "-c", str(plan.slots * plan.context)]
     return Server(name, f"http://127.0.0.1:{port}", command, logs=plan.logs)
 
 
 def vllm(plan: Plan, binary: Path, model: Path) -> Server:
-    port = str(_free_port())
+    port = str(free_port())
     command = [str(binary), "serve", str(model), "--host", "127.0.0.1", "--port", port, "--dtype", "bfloat16"]
     command += ["--max-model-len", str(plan.context), "--max-num-seqs", str(plan.slots)]
     environment = {"VLLM_CPU_KVCACHE_SPACE": "2"}  # GiB
@@ -135,7 +135,7 @@ def _socket_answers(path: str) -> bool:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
