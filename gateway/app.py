@@ -6,6 +6,9 @@ import asyncio
 import logging
 import os
 import time
+from collections import Counter
+from collections.abc import Sequence
+from ipaddress import ip_network
 from typing import Any
 
 from backends import registry
@@ -13,13 +16,19 @@ from backends.base import Backend
 from gateway import routes
 from gateway.api.door import Door
 from gateway.api.http import send_error
-from gateway.errors import ClientGone, DoorError, Forbidden, HeadersTooLarge, InternalError, StoreAway
-from gateway.identity.api_keys import ApiKeys, KeyRing, load_server_key
+from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError, StoreAway
+from gateway.identity import access
+from gateway.identity.addresses import Network, client_address
+from gateway.identity.api_keys import ApiKeys, KeyRing, load_server_key, local_admin
+from gateway.identity.directory import Actor, Directory
+from gateway.identity.lookup import Lookup
+from gateway.identity.records import Key, User
 from gateway.pipeline import Pipeline
 from gateway.queueing.permits import Permits, QueueLimits
 from gateway.routing.engines import Engines
 from gateway.scope import Receive, RequestScope, Send
 from gateway.settings import Settings
+from gateway.store.records import Records
 from gateway.store.redis import Store
 from gateway.telemetry import logs
 from gateway.telemetry.metrics import Metrics
@@ -36,11 +45,12 @@ class App:
         self._settings = settings
         self._backend = backend
         self._bootstrap: asyncio.Task[None] | None = None
+        self._proxies = [ip_network(network, strict=False) for network in settings.trusted_proxies]
         self.door: Door | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._handle(_request(scope, receive, send))
+            await self._handle(_request(scope, receive, send, self._proxies))
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
@@ -69,10 +79,9 @@ class App:
         route, request.path_value = routes.find(request.method, request.path)
         request.route = route.path
         if route.path not in routes.PUBLIC_PATHS:
-            request.principal = await door.pipeline.authenticate(request.headers)
+            request.principal = await door.pipeline.authenticate(request)
             # Above this line runs for anyone; below it only for a known principal, public paths excepted.
-            if route.role == "admin" and request.principal.role != "admin":
-                raise Forbidden("This needs the API key of an administrator.")
+            access.check_route(request.principal, route.endpoint, route.role)
         await route.handler(door, request)
 
     def _note(self, request: RequestScope, level: int) -> None:
@@ -110,7 +119,7 @@ class App:
         self.door.engines.start()
         if self._settings.bootstrap_key is not None:
             key = self._settings.bootstrap_key.get_secret_value()
-            self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door.key_ring, key))
+            self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door, key))
 
     async def aclose(self) -> None:
         door = self._opened()
@@ -131,12 +140,14 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     secret = settings.engine_api_key.get_secret_value() if settings.engine_api_key else None
     engines = Engines(backend or registry.create(settings.engine_kind, settings.engine_url, secret))
     store = Store(settings.redis_url, settings.redis_timeout)
-    key_ring = KeyRing(store, load_server_key(settings.data_dir))
-    api_keys = ApiKeys(key_ring, settings.key_cache_seconds)
+    directory = Directory(Records(store))
+    lookup = Lookup(directory, settings.key_cache_seconds)
+    key_ring = KeyRing(directory, load_server_key(settings.data_dir))
     permits = Permits(store, engines.backend.name, _queue_limits(settings))
     metrics = _metrics(permits, engines)
-    pipeline = Pipeline(settings, store, [api_keys], permits, engines, metrics)
-    return Door(settings, store, key_ring, api_keys, permits, engines, metrics, pipeline)
+    identifiers = [ApiKeys(key_ring, lookup)]
+    pipeline = Pipeline(settings, store, identifiers, permits, engines, metrics)
+    return Door(settings, store, directory, lookup, key_ring, permits, engines, metrics, pipeline)
 
 
 def _queue_limits(settings: Settings) -> QueueLimits:
@@ -156,28 +167,42 @@ def _metrics(permits: Permits, engines: Engines) -> Metrics:
     return metrics
 
 
-async def _put_bootstrap_key(key_ring: KeyRing, key: str) -> None:
+async def _put_bootstrap_key(door: Door, key: str) -> None:
+    actor = Actor("bootstrap", "SEKISHO_BOOTSTRAP_KEY", "settings", "")
     while True:
         try:
-            await key_ring.put(key, "bootstrap", "admin")
+            admin = await local_admin(door.directory)
+            await door.key_ring.put(
+                actor, key, Key(id="", digest="", owner=f"{User.kind}:{admin.id}", name="bootstrap")
+            )
             return
         except StoreAway:
             await asyncio.sleep(_BOOTSTRAP_RETRY_SECONDS)
 
 
-def _request(scope: dict[str, Any], receive: Receive, send: Send) -> RequestScope:
+def _request(scope: dict[str, Any], receive: Receive, send: Send, proxies: Sequence[Network]) -> RequestScope:
+    headers = dict(scope["headers"])
+    peer = scope.get("client")
     return RequestScope(
         # Ours, not the client's: the engine takes it as its own id, so it has to be unique.
         request_id=os.urandom(16).hex(),
         method=scope["method"],
         path=scope["path"],
-        headers=dict(scope["headers"]),
+        headers=headers,
         header_count=len(scope["headers"]),
         header_bytes=sum(len(name) + len(value) for name, value in scope["headers"]),
         receive=receive,
         send=send,
         received=time.monotonic(),
+        repeated=_repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset(),
+        query=scope["query_string"],
+        client=client_address(peer[0] if peer else "", headers.get(b"x-forwarded-for", b""), proxies),
     )
+
+
+def _repeated(headers: Sequence[tuple[bytes, bytes]]) -> frozenset[bytes]:
+    counts = Counter(name for name, _ in headers)
+    return frozenset(name for name, count in counts.items() if count > 1)
 
 
 def _check_headers(request: RequestScope, settings: Settings) -> None:

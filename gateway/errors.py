@@ -4,12 +4,16 @@
     ├── BadRequest 400              what was sent cannot be used
     │   ├── UnknownUrl 404          no such path
     │   ├── ModelNotFound 404       no engine serves that model
+    │   ├── NotFound 404            no such user, key, session ...
     │   ├── MethodNotAllowed 405    the path exists, for another method
     │   ├── BodyTimeout 408         the body did not arrive in time
+    │   ├── Conflict 409            exists already, or was changed by somebody else meanwhile
     │   ├── BodyTooLarge 413
     │   └── HeadersTooLarge 431
     ├── Unauthenticated 401         no key, or not a key of ours
     ├── Forbidden 403               a known key that may not do this
+    ├── TooManyFailures 429         this address keeps showing credentials that are not ours
+    ├── ProviderAway 503            nobody can say now whether the token is good
     ├── QueueFull 429               the waiting line has reached its bound
     ├── QueueTimeout 503            waited its time without a turn
     ├── StoreAway 503               Redis is away: nothing is admitted unmetered
@@ -78,6 +82,16 @@ class ModelNotFound(BadRequest):
     param = "model"
 
 
+class NotFound(BadRequest):
+    status = 404
+    code = "not_found"
+
+
+class Conflict(BadRequest):
+    status = 409
+    code = "conflict"
+
+
 class MethodNotAllowed(BadRequest):
     status = 405
     code = "method_not_allowed"
@@ -126,6 +140,21 @@ class Forbidden(DoorError):
     type = "permission_error"
     code = "insufficient_permissions"
     log_level = logging.INFO
+
+
+class TooManyFailures(DoorError):
+    status = 429
+    type = "rate_limit_error"
+    code = "too_many_failures"
+    log_level = logging.INFO
+    retry_after = 30
+
+
+class ProviderAway(DoorError):
+    status = 503
+    code = "identity_provider_unavailable"
+    log_level = logging.WARNING
+    retry_after = 10
 
 
 class QueueFull(DoorError):

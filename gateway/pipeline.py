@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from backends.base import Backend, Upstream
 from backends.errors import BackendError, Unreachable
@@ -17,10 +17,12 @@ from gateway.errors import (
     DoorError,
     EngineSilent,
     InternalError,
+    ModelNotFound,
     StoreAway,
     Unauthenticated,
     from_backend,
 )
+from gateway.identity import access
 from gateway.identity.base import Identifier
 from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
@@ -58,12 +60,16 @@ class Pipeline:
         self._metrics = metrics
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def authenticate(self, headers: Mapping[bytes, bytes]) -> Principal:
+    async def authenticate(self, request: RequestScope) -> Principal:
         """The first scheme whose credential is there decides; a bad one is never passed to the next."""
         for identifier in self._identifiers:
-            principal = await identifier.identify(headers)
+            principal = await identifier.identify(request)
             if principal is not None:
                 return principal
+        if b"authorization" in request.headers:
+            raise Unauthenticated(
+                "Incorrect API key provided. Send a key of the form sk-skh-…, or your provider's token."
+            )
         raise Unauthenticated(
             "You didn't provide an API key. Send it in a header: Authorization: Bearer YOUR_KEY.",
             code="missing_api_key",
@@ -71,6 +77,8 @@ class Pipeline:
 
     async def complete(self, request: RequestScope) -> None:
         """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent."""
+        if not access.may_use(request.known(), request.model):
+            raise ModelNotFound(f"The model {request.model[:100]!r} does not exist, or your key may not use it.")
         backend = await self._engines.find(request.model)
         sink = self._sink(request)
         try:

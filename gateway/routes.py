@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, health, openai
+from gateway.api import health, openai
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
-from gateway.scope import RequestScope, Role
+from gateway.scope import Endpoint, RequestScope, Role
 
 Handler = Callable[[Door, RequestScope], Awaitable[None]]
 
@@ -17,20 +17,18 @@ class Route(NamedTuple):
     method: str
     path: str  # may end in {name}: one or more segments, given to the handler as path_value
     handler: Handler
-    role: Role = "user"  # the least that a key must have
+    endpoint: Endpoint | None = None  # what a credential may be limited to; None: open to every one
+    role: Role = "user"  # the least that the asker must be
 
 
 ROUTES = (
-    Route("POST", "/v1/chat/completions", openai.chat_completions),
-    Route("POST", "/v1/completions", openai.completions),
-    Route("GET", "/v1/models", openai.models),
-    Route("GET", "/v1/models/{model}", openai.model),
+    Route("POST", "/v1/chat/completions", openai.chat_completions, "chat"),
+    Route("POST", "/v1/completions", openai.completions, "completions"),
+    Route("GET", "/v1/models", openai.models, "models"),
+    Route("GET", "/v1/models/{model}", openai.model, "models"),
     Route("GET", "/healthz", health.healthz),
     Route("GET", "/readyz", health.readyz),
-    Route("GET", "/metrics", health.metrics, role="admin"),
-    Route("GET", "/admin/keys", admin.list_keys, role="admin"),
-    Route("POST", "/admin/keys", admin.create_key, role="admin"),
-    Route("DELETE", "/admin/keys/{id}", admin.revoke_key, role="admin"),
+    Route("GET", "/metrics", health.metrics, "metrics", role="auditor"),
 )
 
 # Everything needs a key but these. They tell nothing of users, models or load.

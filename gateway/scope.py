@@ -10,17 +10,37 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-Role = Literal["user", "admin"]
+# user: a person. service: a program. auditor: sees what an admin sees, changes nothing. admin: everything.
+Role = Literal["user", "service", "auditor", "admin"]
+# What a credential may be limited to; every route names the one it belongs to.
+Endpoint = Literal["chat", "completions", "models", "metrics", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a credential may be used for, of all that its owner may do. None: no limit."""
+
+    models: tuple[str, ...] | None = None  # names, `*` matching any run of characters
+    endpoints: frozenset[Endpoint] | None = None
+    on_behalf_of: bool = False  # may name the person it asks for
+
+
+EVERYTHING = Grant()
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who is asking, as far as the door has made sure of it."""
 
-    subject: str  # what usage is booked on: the id of an API key
+    subject: str  # what usage is booked on: a user's or service account's id, or `<service>/<name>` of its end user
     name: str  # what people call it
-    role: Role  # an admin may also see metrics and manage keys
+    role: Role
     tenant: str  # whose prompts may share cached prefixes
+    groups: tuple[str, ...] = ()
+    grant: Grant = EVERYTHING
+    key_id: str = ""  # of the API key it came with
+    session_id: str = ""  # of the browser session it came with; never its cookie
+    acting: str = ""  # the service account that asks on the subject's behalf
 
 
 @dataclass(slots=True)
@@ -36,6 +56,9 @@ class RequestScope:
     receive: Receive
     send: Send
     received: float  # monotonic seconds at which the head arrived
+    repeated: frozenset[bytes] = frozenset()  # names of headers that came more than once
+    query: bytes = b""  # as it stood behind the path's question mark
+    client: str = ""  # the client's address, proxies of ours seen through; "" over a Unix socket
     route: str = "unknown"  # the route's pattern: a label of bounded variety
     principal: Principal | None = None  # None until authenticated
     path_value: str = ""  # what stood in the place of the pattern's {…}

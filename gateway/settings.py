@@ -5,13 +5,18 @@ All faults are told at once. Reading is pure: `load` sees only the environment a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from gateway.scope import Role
 
 ENV_PREFIX = "SEKISHO_"
 KEY_PATTERN = r"^sk-skh-[a-z0-9]{1,32}-[A-Za-z0-9_-]{16,128}$"
@@ -41,6 +46,68 @@ def _bootstrap_key(value: SecretStr | None) -> SecretStr | None:
     if value is not None and not re.match(KEY_PATTERN, value.get_secret_value()):
         raise ValueError("expected sk-skh-<id>-<secret>, id of 1-32 a-z 0-9, secret of 16-128 A-Z a-z 0-9 _ -")
     return value
+
+
+def _issuer_url(value: str) -> str:
+    parts = urlsplit(value)
+    local = parts.hostname in LOOPBACK_HOSTS
+    if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
+        raise ValueError("expected https://host/path as the provider spells it (http:// on this machine only)")
+    return value
+
+
+def _public_url(value: str | None) -> str | None:
+    parts = urlsplit(value or "http://localhost")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        raise ValueError("expected https://host or https://host:port, without a path")
+    return value and value.rstrip("/")
+
+
+def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for network in value:
+        ip_network(network)  # its ValueError says what is wrong
+    return value
+
+
+def _claim_path(value: str) -> str:
+    if not all(value.split(".")):
+        raise ValueError("expected a claim, or a path such as realm_access.roles")
+    return value
+
+
+# Signatures only: with HMAC, whoever can check a token can forge one, and `none` is no signature at all.
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Issuer(BaseModel):
+    """An OpenID Connect provider whose people may come in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: Annotated[str, AfterValidator(_issuer_url)] = Field(description="As it stands in its tokens' `iss`.")
+    name: str = Field("", description="What people see on the sign-in button; otherwise its host.")
+    client_id: str = Field(min_length=1, description="As the provider knows this gateway.")
+    client_secret: SecretStr | None = Field(None, description="Needed for sign-in at providers that ask for it.")
+    audiences: tuple[str, ...] = Field((), description="`aud` values of bearer tokens beside client_id.")
+    authorized_parties: tuple[str, ...] = Field(
+        (), description="`azp` values taken; empty: client_id, and any where `aud` is the gateway alone."
+    )
+    algorithms: tuple[Algorithm, ...] = Field(("RS256", "PS256", "ES256", "EdDSA"), min_length=1)
+    scopes: tuple[str, ...] = Field(
+        ("openid", "profile", "email"), description="Asked for at sign-in; add offline_access for refresh tokens."
+    )
+    groups_claim: Annotated[str, AfterValidator(_claim_path)] = Field(
+        "groups", description="Claim of groups or roles: groups, roles, realm_access.roles ..."
+    )
+    tenant: str = Field("default", description="Of its people, where no group says otherwise.")
+    group_roles: dict[str, Role] = Field(
+        default_factory=dict, description="Group to role, for the first admins; later groups are set by the admin API."
+    )
+    leeway_seconds: float = Field(60.0, ge=0, le=300, description="Skew of clocks that is forgiven, both ways.")
+    stale_keys_seconds: float = Field(
+        3600.0, ge=0, le=86_400, description="How long known keys are believed while the provider is away; then 503."
+    )
 
 
 # Fields that steer an engine are the door's alone to set, and none may choose where a request goes.
@@ -84,7 +151,25 @@ class Settings(BaseModel):
         None, description="An admin API key that exists from the start, for automation."
     )
     key_cache_seconds: float = Field(
-        5.0, ge=0, le=300, description="How long a looked-up key is believed: a key revoked elsewhere works this long."
+        0.5, ge=0, le=0.9, description="How long a looked-up key or user is believed if the news of a change is lost."
+    )
+    revocation_ends_streams: bool = Field(
+        True, description="A key, user or session that is ended takes its answers in flight with it."
+    )
+    issuers: tuple[Issuer, ...] = Field((), description="OpenID Connect providers whose people may come in.")
+    public_url: Annotated[str | None, AfterValidator(_public_url)] = Field(
+        None, description="Where browsers reach the gateway, such as https://ai.example.com. Needed for sign-in."
+    )
+    trusted_proxies: Annotated[tuple[str, ...], AfterValidator(_networks)] = Field(
+        (), description="Addresses and networks whose X-Forwarded-For is believed."
+    )
+    session_idle_seconds: float = Field(8 * 3600.0, ge=60, description="A browser session unused this long ends.")
+    session_seconds: float = Field(7 * 86_400.0, ge=60, description="A browser session ends after this, used or not.")
+    auth_failures_per_minute: int = Field(
+        20, ge=1, description="Bad credentials from one address in a minute; past it 429."
+    )
+    open_webui_secret: SecretStr | None = Field(
+        None, description="Open WebUI's FORWARD_USER_INFO_HEADER_JWT_SECRET, for keys that may forward its users."
     )
 
     max_concurrency: int = Field(
@@ -148,14 +233,24 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
         for name in Settings.model_fields
         if ENV_PREFIX + name.upper() in environ
     }
-    if "allowed_fields" in found:
-        return found | {"allowed_fields": [part.strip() for part in found["allowed_fields"].split(",") if part.strip()]}
-    return dict(found)
+    return {name: _parsed(name, value) for name, value in found.items()}
+
+
+def _parsed(name: str, value: str) -> Any:
+    """A variable holds one string: lists are separated by commas, tables are JSON."""
+    if name in ("allowed_fields", "trusted_proxies"):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    if name == "issuers":
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise SettingsError(["issuers: expected JSON, a list of objects (a settings file is easier)"]) from None
+    return value
 
 
 def _fault(item: Any) -> str:
     name = ".".join(str(part) for part in item["loc"])
-    secret = name.startswith(("bootstrap_key", "engine_api_key"))
+    secret = name.startswith(("bootstrap_key", "engine_api_key", "open_webui_secret")) or "secret" in name
     value = "(hidden)" if secret else repr(item["input"])
     if item["type"] == "extra_forbidden":
         return f"{name}: {value} is not a setting; known are {', '.join(sorted(Settings.model_fields))}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.identity.api_keys import ApiKeys, KeyRing
+from gateway.identity.api_keys import KeyRing
+from gateway.identity.directory import Directory
+from gateway.identity.lookup import Lookup
 from gateway.pipeline import Pipeline
 from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
@@ -17,8 +19,9 @@ from gateway.telemetry.metrics import Metrics
 class Door:
     settings: Settings
     store: Store
+    directory: Directory
+    lookup: Lookup
     key_ring: KeyRing
-    api_keys: ApiKeys
     permits: Permits
     engines: Engines
     metrics: Metrics

@@ -12,7 +12,8 @@ from backends.wire.errors import InvalidRequest
 from backends.wire.requests import ChatRequest, CompletionRequest, parse_chat, parse_completion
 from gateway.api.door import Door
 from gateway.api.http import read_body, send_json
-from gateway.errors import BadRequest, from_invalid
+from gateway.errors import BadRequest, ModelNotFound, from_invalid
+from gateway.identity import access
 from gateway.scope import RequestScope
 from gateway.settings import Settings
 
@@ -42,10 +43,13 @@ async def completions(door: Door, request: RequestScope) -> None:
 
 
 async def models(door: Door, request: RequestScope) -> None:
-    await send_json(request, {"object": "list", "data": [_model(card) for card in door.engines.models()]})
+    cards = [card for card in door.engines.models() if access.may_use(request.known(), card.id)]
+    await send_json(request, {"object": "list", "data": [_model(card) for card in cards]})
 
 
 async def model(door: Door, request: RequestScope) -> None:
+    if not access.may_use(request.known(), request.path_value):
+        raise ModelNotFound(f"The model {request.path_value[:100]!r} does not exist, or your key may not use it.")
     await send_json(request, _model(await door.engines.card(request.path_value)))
 
 

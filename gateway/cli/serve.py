@@ -48,6 +48,7 @@ def serve(
             lifespan="on",
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # whose word is taken is a setting of ours: trusted_proxies
             server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )

@@ -1,7 +1,4 @@
-"""API keys: `sk-skh-<id>-<secret>`. Redis holds a keyed hash, the data folder what keys it.
-
-Used by the door for every request and by the CLI to make, list and revoke keys.
-"""
+"""API keys: `sk-skh-<id>-<secret>`. Redis holds a keyed hash, the data folder what keys it."""
 
 from __future__ import annotations
 
@@ -11,124 +8,139 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple
 
-from gateway.errors import BadRequest, Unauthenticated
-from gateway.scope import Principal, Role
+import msgspec
+
+from gateway.errors import BadRequest, Conflict, Forbidden, Unauthenticated
+from gateway.identity import bearer
+from gateway.identity.addresses import is_allowed
+from gateway.identity.directory import Actor, Directory
+from gateway.identity.lookup import Lookup
+from gateway.identity.records import LOCAL_ISSUER, Key, ServiceAccount, User, as_principal, user_id
+from gateway.scope import Endpoint, Principal, RequestScope
 from gateway.settings import KEY_PATTERN
-from gateway.store import keys
-from gateway.store.redis import Store
 
 PREFIX = "sk-skh-"
+# What a key may do unless its maker says otherwise. Administration has to be asked for.
+DEFAULT_ENDPOINTS: tuple[Endpoint, ...] = ("chat", "completions", "models")
 _WELL_FORMED = re.compile(KEY_PATTERN, re.ASCII)
-_CACHE_SIZE = 4096
 _ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-ROLES: tuple[Role, ...] = get_args(Role)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRecord:
-    """A key as stored: nothing here lets anyone in."""
-
-    id: str
-    name: str
-    role: Role
-    created: int  # Unix seconds
-    digest: str
-
-    def principal(self) -> Principal:
-        return Principal(subject=self.id, name=self.name, role=self.role, tenant="default")
-
-    def public(self) -> dict[str, Any]:
-        return {"id": self.id, "name": self.name, "role": self.role, "created": self.created}
+_NO_DIGEST = "0" * 64
 
 
 class NewKey(NamedTuple):
     key: str  # shown once, kept nowhere
-    record: KeyRecord
+    record: Key
 
 
 class KeyRing:
-    """The keys in Redis."""
+    """Makes keys and rotates them."""
 
-    def __init__(self, store: Store, server_key: bytes) -> None:
-        self._store = store
+    def __init__(self, directory: Directory, server_key: bytes) -> None:
+        self._directory = directory
         self._server_key = server_key
 
-    async def create(self, name: str, role: Role = "user") -> NewKey:
+    async def issue(self, actor: Actor, draft: Key) -> NewKey:
+        """A new key with the limits of `draft`, whose id and digest are made here."""
         key_id = "".join(secrets.choice(_ID_ALPHABET) for _ in range(12))
-        key = f"{PREFIX}{key_id}-{secrets.token_urlsafe(32)}"
-        return NewKey(key, await self.put(key, name, role))
+        key = _made(key_id)
+        record = msgspec.structs.replace(
+            draft, id=key_id, digest=self.digest(key), created=int(time.time()), created_by=actor.subject
+        )
+        await self._directory.create(actor, record)
+        return NewKey(key, record)
 
-    async def put(self, key: str, name: str, role: Role) -> KeyRecord:
-        """Store a given key, replacing one of the same id. Raises BadRequest where it is not well-formed."""
+    async def rotate(self, actor: Actor, key_id: str, overlap_seconds: int) -> NewKey:
+        """A new secret under the same id; the old one opens for `overlap_seconds` more."""
+        key, until = _made(key_id), int(time.time()) + overlap_seconds
+
+        def edit(before: Key) -> Key:
+            return msgspec.structs.replace(
+                before, digest=self.digest(key), previous_digest=before.digest, previous_until=until
+            )
+
+        return NewKey(key, await self._directory.change(actor, Key, key_id, edit))
+
+    async def put(self, actor: Actor, key: str, draft: Key) -> Key:
+        """Store a given key, in place of one with the same id. Raises BadRequest where it is not well-formed."""
         if not _WELL_FORMED.match(key):
             raise BadRequest(f"An API key has the form {PREFIX}<id>-<secret>.")
-        if not 1 <= len(name) <= 100 or role not in ROLES:
-            raise BadRequest(f"A key has a name of 1 to 100 characters and a role of {' or '.join(ROLES)}.")
-        record = KeyRecord(_id_of(key), name, role, int(time.time()), self.digest(key))
-        fields = ("name", name, "role", role, "created", record.created, "digest", record.digest)
-        await self._store.command("HSET", keys.api_key(record.id), *fields)
-        await self._store.command("SADD", keys.API_KEYS, record.id)
-        return record
-
-    async def get(self, key_id: str) -> KeyRecord | None:
-        flat = await self._store.command("HGETALL", keys.api_key(key_id))
-        return _record(key_id, flat)
-
-    async def list(self) -> list[KeyRecord]:
-        ids = sorted(key_id.decode() for key_id in await self._store.command("SMEMBERS", keys.API_KEYS))
-        records = [await self.get(key_id) for key_id in ids]
-        return sorted((record for record in records if record), key=lambda record: record.created)
-
-    async def revoke(self, key_id: str) -> bool:
-        """Whether there was such a key."""
-        removed = await self._store.command("DEL", keys.api_key(key_id))
-        await self._store.command("SREM", keys.API_KEYS, key_id)
-        return bool(removed)
+        record = msgspec.structs.replace(
+            draft, id=id_of(key), digest=self.digest(key), created=int(time.time()), created_by=actor.subject
+        )
+        try:
+            await self._directory.create(actor, record)
+            return record
+        except Conflict:
+            return await self._directory.change(
+                actor, Key, record.id, lambda before: msgspec.structs.replace(record, created=before.created)
+            )
 
     def digest(self, key: str) -> str:
         return hmac.new(self._server_key, key.encode(), hashlib.sha256).hexdigest()
 
 
 class ApiKeys:
-    """The identifier for `Authorization: Bearer sk-skh-…`, with a short memory of what it looked up."""
+    """The identifier for `Authorization: Bearer sk-skh-…`."""
 
-    def __init__(self, ring: KeyRing, cache_seconds: float) -> None:
+    def __init__(self, ring: KeyRing, lookup: Lookup) -> None:
         self._ring = ring
-        self._cache_seconds = cache_seconds
-        self._cache: dict[str, tuple[float, KeyRecord]] = {}
+        self._lookup = lookup
 
-    async def identify(self, headers: Mapping[bytes, bytes]) -> Principal | None:
-        key = _bearer(headers)
-        if key is None:
+    async def identify(self, request: RequestScope) -> Principal | None:
+        key = bearer.token(request)
+        if key is None or not key.startswith(PREFIX):
             return None
-        record = await self._find(_id_of(key)) if _WELL_FORMED.match(key) else None
-        # The digest is made and compared even for an unknown id, so that timing does not tell ids apart.
-        known = hmac.compare_digest(self._ring.digest(key), record.digest if record else "0" * 64)
-        if record is None or not known:
+        record = await self._lookup.get(Key, id_of(key)) if _WELL_FORMED.match(key) else None
+        if not self._opens(key, record) or record is None:
             raise Unauthenticated("Incorrect API key provided. Ask an administrator for a key of the form sk-skh-….")
-        return record.principal()
+        if record.expires and record.expires <= time.time():
+            raise Unauthenticated("This API key has expired. Ask an administrator for a new one.", code="key_expired")
+        if not is_allowed(request.client, record.allowed_ips):
+            raise Forbidden("This API key may not be used from your address.", code="address_not_allowed")
+        return await self._principal(record)
 
-    def forget(self, key_id: str) -> None:
-        self._cache.pop(key_id, None)
+    def _opens(self, key: str, record: Key | None) -> bool:
+        """Digests are made and compared alike whether or not there is such a key, so that timing tells nothing."""
+        digest = self._ring.digest(key)
+        current = hmac.compare_digest(digest, record.digest if record else _NO_DIGEST)
+        previous = hmac.compare_digest(digest, (record.previous_digest if record else "") or _NO_DIGEST)
+        return current or (previous and record is not None and time.time() < record.previous_until)
 
-    async def _find(self, key_id: str) -> KeyRecord | None:
-        now = time.monotonic()
-        until, record = self._cache.get(key_id, (0.0, None))
-        if record is not None and until > now:
-            return record
-        record = await self._ring.get(key_id)
-        self.forget(key_id)
-        if record is not None:
-            # Only real keys are remembered: made-up ids cannot push them out.
-            if len(self._cache) >= _CACHE_SIZE:
-                self._cache.pop(next(iter(self._cache)))
-            self._cache[key_id] = (now + self._cache_seconds, record)
-        return record
+    async def _principal(self, key: Key) -> Principal:
+        kind, _, owner_id = key.owner.partition(":")
+        owner: User | ServiceAccount | None = (
+            await self._lookup.get(User, owner_id)
+            if kind == User.kind
+            else await self._lookup.get(ServiceAccount, owner_id)
+        )
+        if owner is None:
+            raise Unauthenticated("The owner of this API key is gone. Ask an administrator for a new key.")
+        if owner.disabled:
+            raise Forbidden("The account that this API key belongs to is disabled.", code="account_disabled")
+        return as_principal(owner, grant=key.grant(), key_id=key.id)
+
+
+async def local_admin(directory: Directory) -> User:
+    """The operator of this machine, whom no provider knows. Made at first use."""
+    admin = User(
+        id=user_id(LOCAL_ISSUER, "admin"),
+        issuer=LOCAL_ISSUER,
+        subject="admin",
+        name="Local admin",
+        role="admin",
+        why=("operates this machine",),
+        created=int(time.time()),
+    )
+    found = await directory.get(User, admin.id)
+    if found is not None:
+        return found
+    with suppress(Conflict):  # another process was quicker; it made the same
+        await directory.create(None, admin)
+    return admin
 
 
 def load_server_key(data_dir: Path) -> bytes:
@@ -153,21 +165,9 @@ def _read_server_key(path: Path) -> bytes:
     raise RuntimeError(f"{path} should hold 32 bytes; restore it, or remove it and make all API keys anew")
 
 
-def _bearer(headers: Mapping[bytes, bytes]) -> str | None:
-    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() != b"bearer" or not token.strip():
-        return None
-    return token.strip().decode("latin-1")
-
-
-def _id_of(key: str) -> str:
+def id_of(key: str) -> str:
     return key.removeprefix(PREFIX).partition("-")[0]
 
 
-def _record(key_id: str, answer: Any) -> KeyRecord | None:
-    pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
-    fields = {name.decode(): value.decode() for name, value in pairs}
-    if not fields:
-        return None
-    role: Role = "admin" if fields["role"] == "admin" else "user"
-    return KeyRecord(key_id, fields["name"], role, int(fields["created"]), fields["digest"])
+def _made(key_id: str) -> str:
+    return f"{PREFIX}{key_id}-{secrets.token_urlsafe(32)}"

@@ -17,9 +17,19 @@ class Key(NamedTuple):
 
 KEYS = (
     Key(
-        "{sekisho}:key:<id>", "hash", "until revoked", "identity.api_keys", "one API key: keyed hash, name, role, times"
+        "{sekisho}:record:<kind>:<id>",
+        "string",
+        "until deleted",
+        "store.records",
+        "a user, group, service account or API key as JSON; of keys only a hash",
     ),
-    Key("{sekisho}:keys", "set", "for ever", "identity.api_keys", "the ids of all API keys"),
+    Key(
+        "{sekisho}:records:<kind>", "zset", "for ever", "store.records", "the ids of a kind, in order of their letters"
+    ),
+    Key("{sekisho}:changed", "channel", "none", "store.records", "<kind>:<id> of what was just changed or deleted"),
+    Key(
+        "{sekisho}:audit", "stream", "the last million", "store.records", "the audit trail: every administrative change"
+    ),
     Key(
         "{sekisho}:leases:<engine>",
         "zset",
@@ -50,11 +60,16 @@ KEYS = (
 )
 
 GRANTED = f"{TAG}:granted"
-API_KEYS = f"{TAG}:keys"
+CHANGED = f"{TAG}:changed"
+AUDIT = f"{TAG}:audit"
 
 
-def api_key(key_id: str) -> str:
-    return f"{TAG}:key:{key_id}"
+def record(kind: str, record_id: str) -> str:
+    return f"{TAG}:record:{kind}:{record_id}"
+
+
+def records(kind: str) -> str:
+    return f"{TAG}:records:{kind}"
 
 
 def leases(engine: str) -> str:

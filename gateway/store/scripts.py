@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-Argument = str | int | float
+Argument = str | bytes | int | float
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from backends.base import Backend
 from backends.fake import FakeBackend
 from gateway.app import App, create_app
 from gateway.errors import StoreAway
+from gateway.identity.records import Key
 from gateway.settings import Settings, load
 
 ADMIN_KEY = "sk-skh-admin-0123456789abcdef"
@@ -128,7 +129,7 @@ async def _until_ready(app: App) -> None:
 async def _has_key(app: App) -> bool:
     assert app.door is not None
     with contextlib.suppress(StoreAway):
-        return await app.door.key_ring.get("admin") is not None
+        return await app.door.directory.get(Key, "admin") is not None
     return False
 
 

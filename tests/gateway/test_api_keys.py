@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import stat
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import aiohttp
+import msgspec
 import pytest
 import redis
 
 from gateway.errors import BadRequest
-from gateway.identity.api_keys import ApiKeys, KeyRing, load_server_key
+from gateway.identity.api_keys import KeyRing, NewKey, load_server_key
+from gateway.identity.directory import Actor, Directory
+from gateway.identity.records import Key, ServiceAccount
+from gateway.scope import Role
 from gateway.settings import KEY_PATTERN
+from gateway.store.records import Records
 from gateway.store.redis import Store
-from tests.gateway.conftest import ADMIN_KEY, RunningDoor, StartDoor, ask, error_of
+from tests.gateway.conftest import ADMIN_KEY, RunningDoor, ask, error_of
+
+ACTOR = Actor("tests", "tests", "cli", "here")
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -22,26 +33,46 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.fixture
-async def ring(redis_url: str, tmp_path: Path) -> AsyncIterator[KeyRing]:
+async def directory(redis_url: str) -> AsyncIterator[Directory]:
     store = Store(redis_url, 1.0)
-    yield KeyRing(store, load_server_key(tmp_path))
+    yield Directory(Records(store))
     await store.aclose()
 
 
+@pytest.fixture
+async def ring(directory: Directory, tmp_path: Path) -> KeyRing:
+    return KeyRing(directory, load_server_key(tmp_path))
+
+
+async def made(door: RunningDoor, role: Role = "service", **limits: Any) -> NewKey:
+    """A key of a service account of its own."""
+    assert door.app.door is not None
+    directory = door.app.door.directory
+    if await directory.get(ServiceAccount, f"of-{role}") is None:
+        await directory.create(ACTOR, ServiceAccount(id=f"of-{role}", name="someone", role=role))
+    return await door.app.door.key_ring.issue(ACTOR, draft(owner=f"service_account:of-{role}", **limits))
+
+
+def draft(**fields: Any) -> Key:
+    return Key(**({"id": "", "digest": "", "owner": "service_account:ci", "name": "ci"} | fields))
+
+
 async def test_a_new_key_has_the_stated_form_and_is_stored_only_as_a_hash(ring: KeyRing, redis_url: str) -> None:
-    created = await ring.create("ci")
+    created = await ring.issue(ACTOR, draft())
     assert re.match(KEY_PATTERN, created.key)
     secret = created.key.rpartition(f"{created.record.id}-")[2]
     server = redis.Redis.from_url(redis_url)
-    stored = b" ".join(
-        b" ".join(server.hgetall(key)) + b" ".join(server.hgetall(key).values()) for key in server.keys("*:key:*")
-    )
+    stored = b" ".join(server.get(key) for key in server.keys("*:record:key:*"))
+    trail = str(server.xrange("{sekisho}:audit"))
     assert secret.encode() not in stored
     assert created.record.digest.encode() in stored
+    assert created.record.id in trail
+    assert secret not in trail
+    assert created.record.digest not in trail
 
 
-async def test_the_hash_depends_on_the_servers_key(ring: KeyRing) -> None:
-    assert ring.digest(ADMIN_KEY) != KeyRing(Store("redis://127.0.0.1:1", 1.0), b"other").digest(ADMIN_KEY)
+async def test_the_hash_depends_on_the_servers_key(ring: KeyRing, directory: Directory) -> None:
+    assert ring.digest(ADMIN_KEY) != KeyRing(directory, b"other").digest(ADMIN_KEY)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +80,7 @@ async def test_the_hash_depends_on_the_servers_key(ring: KeyRing) -> None:
 )
 async def test_a_key_of_another_form_cannot_be_put(ring: KeyRing, key: str) -> None:
     with pytest.raises(BadRequest):
-        await ring.put(key, "name", "user")
+        await ring.put(ACTOR, key, draft())
 
 
 @pytest.mark.parametrize(
@@ -78,52 +109,83 @@ async def test_a_missing_or_wrong_key_is_a_401(door: RunningDoor, header: str) -
     assert door.backend.asked == []
 
 
-async def test_an_admin_makes_lists_and_revokes_keys(door: RunningDoor) -> None:
-    async with door.client.post("/admin/keys", json={"name": "rag"}) as response:
-        assert response.status == 201
-        created = await response.json()
-    async with door.post(ask(), headers=bearer(created["key"])) as response:
-        assert response.status == 200
-    async with door.client.get("/admin/keys") as response:
-        listed = (await response.json())["data"]
-    assert {key["name"] for key in listed} == {"bootstrap", "rag"}
-    assert created["key"] not in str(listed)
-    async with door.client.delete(f"/admin/keys/{created['id']}") as response:
-        assert response.status == 200
-    async with door.post(ask(), headers=bearer(created["key"])) as response:
-        await error_of(response, 401, "invalid_api_key")
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/admin/keys"])
-async def test_a_users_key_does_not_open_what_is_the_admins(door: RunningDoor, path: str) -> None:
-    assert door.app.door is not None
-    created = await door.app.door.key_ring.create("someone", "user")
-    async with door.client.get(path, headers=bearer(created.key)) as response:
+@pytest.mark.parametrize("role", ["user", "service"])
+async def test_a_users_key_does_not_open_what_is_the_admins(door: RunningDoor, role: Role) -> None:
+    created = await made(door, role)
+    async with door.client.get("/metrics", headers=bearer(created.key)) as response:
         await error_of(response, 403)
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"name": 1}', b'{"name": "a", "role": "root"}', b'{"name": ""}'])
-async def test_a_bad_request_for_a_key_is_a_400(door: RunningDoor, body: bytes) -> None:
-    async with door.client.post("/admin/keys", data=body) as response:
-        await error_of(response, 400)
-
-
-async def test_revoking_an_unknown_key_says_so(door: RunningDoor) -> None:
-    async with door.client.delete("/admin/keys/nobody") as response:
-        await error_of(response, 400, "key_not_found")
-
-
-async def test_a_key_revoked_elsewhere_is_believed_no_longer_than_the_setting(start_door: StartDoor) -> None:
-    door = await start_door(key_cache_seconds=0)
-    assert door.app.door is not None
-    ring = door.app.door.key_ring
-    created = await ring.create("someone")
-    identifier = ApiKeys(ring, cache_seconds=0)
-    headers = {b"authorization": f"bearer {created.key}".encode()}
-    assert await identifier.identify(headers) is not None
-    await ring.revoke(created.record.id)
+async def test_an_admins_key_that_is_limited_to_chat_is_no_admins_key(door: RunningDoor) -> None:
+    created = await made(door, "admin", endpoints=("chat",))
     async with door.post(ask(), headers=bearer(created.key)) as response:
-        await error_of(response, 401)
+        assert response.status == 200
+    async with door.client.get("/metrics", headers=bearer(created.key)) as response:
+        await error_of(response, 403)
+
+
+async def test_a_key_opens_only_the_models_that_it_names(door: RunningDoor) -> None:
+    good, bad = await made(door, models=("fa*",)), await made(door, models=("other",))
+    async with door.post(ask(), headers=bearer(good.key)) as response:
+        assert response.status == 200
+    async with door.post(ask(), headers=bearer(bad.key)) as response:
+        await error_of(response, 404, "model_not_found")
+    async with door.client.get("/v1/models", headers=bearer(bad.key)) as response:
+        assert (await response.json())["data"] == []
+
+
+async def test_an_expired_key_says_so(door: RunningDoor) -> None:
+    created = await made(door, expires=int(time.time()) - 1)
+    async with door.post(ask(), headers=bearer(created.key)) as response:
+        await error_of(response, 401, "key_expired")
+
+
+@pytest.mark.parametrize(("networks", "status"), [(("127.0.0.0/8",), 200), (("10.0.0.0/8", "::1"), 403)])
+async def test_a_key_may_be_bound_to_addresses(door: RunningDoor, networks: tuple[str, ...], status: int) -> None:
+    created = await made(door, allowed_ips=networks)
+    async with door.post(ask(), headers=bearer(created.key)) as response:
+        assert response.status == status
+
+
+async def test_both_secrets_open_until_the_overlap_of_a_rotation_ends(door: RunningDoor) -> None:
+    assert door.app.door is not None
+    first = await made(door)
+    second = await door.app.door.key_ring.rotate(ACTOR, first.record.id, overlap_seconds=60)
+    await asyncio.sleep(door.settings.key_cache_seconds)
+    for key in (first.key, second.key):
+        async with door.post(ask(), headers=bearer(key)) as response:
+            assert response.status == 200
+    third = await door.app.door.key_ring.rotate(ACTOR, first.record.id, overlap_seconds=0)
+    await asyncio.sleep(door.settings.key_cache_seconds)
+    for key, status in ((first.key, 401), (second.key, 401), (third.key, 200)):
+        async with door.post(ask(), headers=bearer(key)) as response:
+            assert response.status == status
+
+
+async def test_a_deleted_key_and_a_disabled_owner_are_believed_no_longer_than_the_setting(door: RunningDoor) -> None:
+    assert door.app.door is not None
+    directory = door.app.door.directory
+    first, second = await made(door), await made(door)
+    for key in (first.key, second.key):
+        async with door.post(ask(), headers=bearer(key)) as response:
+            assert response.status == 200
+    await directory.delete(ACTOR, Key, first.record.id)
+    await asyncio.sleep(door.settings.key_cache_seconds)
+    async with door.post(ask(), headers=bearer(first.key)) as response:
+        await error_of(response, 401, "invalid_api_key")
+    await directory.change(ACTOR, ServiceAccount, "of-service", lambda it: msgspec.structs.replace(it, disabled=True))
+    await asyncio.sleep(door.settings.key_cache_seconds)
+    async with door.post(ask(), headers=bearer(second.key)) as response:
+        await error_of(response, 403, "account_disabled")
+
+
+async def test_two_authorization_headers_are_refused(door: RunningDoor) -> None:
+    headers = [("authorization", f"Bearer {ADMIN_KEY}"), ("authorization", "Bearer sk-other")]
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(f"{door.url}/v1/chat/completions", json=ask(), headers=headers) as response,
+    ):
+        await error_of(response, 401, "invalid_authorization")
 
 
 def test_the_server_key_is_made_once_and_is_private(tmp_path: Path) -> None:

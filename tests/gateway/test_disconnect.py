@@ -47,7 +47,7 @@ def leases(door: RunningDoor) -> int:
 
 def usage(door: RunningDoor) -> dict[str, int]:
     with redis.Redis.from_url(door.settings.redis_url) as server:
-        keys = server.keys("*:usage:admin:*")
+        keys = server.keys("*:usage:usr_*")
         return {name.decode(): int(value) for name, value in server.hgetall(keys[0]).items()} if keys else {}
 
 

@@ -1,0 +1,64 @@
+"""The directory as the command line reaches it: the Redis that is named, or the Valkey that `up` runs."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from gateway.cli import datadir
+from gateway.cli.console import CliError
+from gateway.cli.parts import Place
+
+if TYPE_CHECKING:
+    from gateway.identity.api_keys import KeyRing
+    from gateway.identity.directory import Actor, Directory
+
+T = TypeVar("T")
+Work = Callable[["Directory", "KeyRing"], Awaitable[T]]
+_TIMEOUT = 5.0
+
+RedisUrl = Annotated[str | None, typer.Option(envvar="SEKISHO_REDIS_URL", help="[default: the Valkey of `sekisho up`]")]
+
+
+def with_directory(data_dir: Path | None, redis_url: str | None, work: Work[T]) -> T:
+    folder = datadir.chosen(data_dir, os.environ)
+    place = Place(folder, datadir.socket_dir(folder))
+    if redis_url is None and not place.valkey_socket.exists():
+        raise CliError(
+            f"no `sekisho up` runs on the data folder {folder}; start it, or name another folder (--data-dir) "
+            "or the Redis to use (--redis-url)."
+        )
+    return asyncio.run(on_directory(redis_url or place.redis_url, folder, work))
+
+
+async def on_directory(redis_url: str, data_dir: Path, work: Work[T]) -> T:
+    from gateway.errors import DoorError, StoreAway
+    from gateway.identity.api_keys import KeyRing, load_server_key
+    from gateway.identity.directory import Directory
+    from gateway.store.records import Records
+    from gateway.store.redis import Store
+
+    store = Store(redis_url, _TIMEOUT)
+    try:
+        directory = Directory(Records(store))
+        return await work(directory, KeyRing(directory, load_server_key(data_dir)))
+    except StoreAway as fault:
+        raise CliError(f"Redis does not answer at {redis_url} ({fault.__cause__}).") from fault
+    except DoorError as fault:
+        raise CliError(str(fault)) from fault
+    finally:
+        await store.aclose()
+
+
+def actor() -> Actor:
+    """Whoever runs the command, for the audit trail: their name on this machine."""
+    from gateway.identity.directory import Actor
+
+    return Actor("cli", getpass.getuser(), "cli", socket.gethostname())
