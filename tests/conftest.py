@@ -6,6 +6,11 @@ import os
 
 import pytest
 
+from tests.external.provider import make_provider, provider, provider_control
+
+# Fixtures for every test.
+__all__ = ["clean_environment", "make_provider", "provider", "provider_control"]
+
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
