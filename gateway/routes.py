@@ -15,7 +15,7 @@ Handler = Callable[[Door, RequestScope], Awaitable[None]]
 
 class Route(NamedTuple):
     method: str
-    path: str  # may end in {name}: one or more segments, given to the handler as path_value
+    path: str  # may hold one {name}: one or more segments, given to the handler as path_value
     handler: Handler
     endpoint: Endpoint | None = None  # what a credential may be limited to; None: open to every one
     role: Role = "user"  # the least that the asker must be
@@ -37,27 +37,45 @@ PUBLIC_PATHS = {
     "/readyz": "a load balancer asks it and has no key",
 }
 
-_EXACT = {(route.path, route.method): route for route in ROUTES if "{" not in route.path}
-_OPEN = [(route.path.partition("{")[0], route) for route in ROUTES if "{" in route.path]
-_PATHS = {path for path, _ in _EXACT}
+
+class _Open(NamedTuple):
+    prefix: str
+    suffix: str
+    routes: dict[str, Route]  # by method
+
+
+def _by_path() -> tuple[dict[str, dict[str, Route]], list[_Open]]:
+    by_path: dict[str, dict[str, Route]] = {}
+    for route in ROUTES:
+        by_path.setdefault(route.path, {})[route.method] = route
+    exact = {path: routes for path, routes in by_path.items() if "{" not in path}
+    opened = [
+        _Open(path.partition("{")[0], path.partition("}")[2], routes)
+        for path, routes in by_path.items()
+        if path not in exact
+    ]
+    # Those that say what stands behind the open place come first: /keys/{id}/rotate is no key called `.../rotate`.
+    return exact, sorted(opened, key=lambda it: (-len(it.prefix), -len(it.suffix)))
+
+
+_EXACT, _OPEN = _by_path()
 
 
 def find(method: str, path: str) -> tuple[Route, str]:
     """The route and what stands in its open place. Raises UnknownUrl or MethodNotAllowed."""
-    wanted = "GET" if method == "HEAD" else method
-    if (route := _EXACT.get((path, wanted))) is not None:
-        return route, ""
-    if path not in _PATHS:
-        for prefix, route in _OPEN:
-            if route.method == wanted and path.startswith(prefix) and len(path) > len(prefix):
-                return route, path.removeprefix(prefix)
-    allowed = _methods(path)
-    if allowed:
-        raise MethodNotAllowed(f"Not allowed to {method[:20]} on {path[:200]}.", allowed)
+    routes, value = _at(path)
+    route = routes.get("GET" if method == "HEAD" else method)
+    if route is not None:
+        return route, value
+    if routes:
+        raise MethodNotAllowed(f"Not allowed to {method[:20]} on {path[:200]}.", tuple(routes))
     raise UnknownUrl(f"Unknown request URL: {method[:20]} {path[:200]}. See the list of routes in the documentation.")
 
 
-def _methods(path: str) -> tuple[str, ...]:
-    if path in _PATHS:
-        return tuple(method for known, method in _EXACT if known == path)
-    return tuple(route.method for prefix, route in _OPEN if path.startswith(prefix) and len(path) > len(prefix))
+def _at(path: str) -> tuple[dict[str, Route], str]:
+    if (routes := _EXACT.get(path)) is not None:
+        return routes, ""
+    for prefix, suffix, routes in _OPEN:
+        if path.startswith(prefix) and path.endswith(suffix) and len(path) > len(prefix) + len(suffix):
+            return routes, path[len(prefix) : len(path) - len(suffix)]
+    return {}, ""

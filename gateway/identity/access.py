@@ -15,7 +15,7 @@ def check_route(principal: Principal, endpoint: Endpoint | None, role: Role) -> 
     if _RANK[principal.role] < _RANK[role]:
         raise Forbidden(f"This needs the role of {role}; yours is {principal.role}.")
     limits = principal.grant.endpoints
-    if limits is not None and endpoint not in limits:
+    if endpoint is not None and limits is not None and endpoint not in limits:
         raise Forbidden(f"Your key is limited to {', '.join(sorted(limits))}; this is {endpoint}.")
 
 
