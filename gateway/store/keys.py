@@ -26,10 +26,35 @@ KEYS = (
     Key(
         "{sekisho}:records:<kind>", "zset", "for ever", "store.records", "the ids of a kind, in order of their letters"
     ),
+    Key(
+        "{sekisho}:used:<kind>:<id>",
+        "string",
+        "400 days after its last use",
+        "store.records",
+        "when an API key was last used, Unix seconds, to the minute",
+    ),
     Key("{sekisho}:changed", "channel", "none", "store.records", "<kind>:<id> of what was just changed or deleted"),
     Key(
         "{sekisho}:audit", "stream", "the last million", "store.records", "the audit trail: every administrative change"
     ),
+    Key(
+        "{sekisho}:session:<id>",
+        "string",
+        "idle or absolute end",
+        "identity.sessions",
+        "a browser's session as JSON, its tokens encrypted; the id is a hash of the cookie",
+    ),
+    Key(
+        "{sekisho}:sessions:<index>",
+        "zset",
+        "members until their end",
+        "identity.sessions",
+        "ids of sessions: all, ends, user:<id>, sid:<hash>",
+    ),
+    Key("{sekisho}:refresh:<session>", "string", "5 s, renewed", "identity.refresh", "who renews a session's tokens"),
+    Key("{sekisho}:sign-in:<hash>", "string", "10 minutes", "identity.sign_in", "a sign-in that a browser has begun"),
+    Key("{sekisho}:link:<hash>", "string", "10 minutes", "identity.local_link", "whom a one-time link signs in"),
+    Key("{sekisho}:logout:<hash>", "string", "a token's life", "identity.logout", "marks a logout token as used"),
     Key(
         "{sekisho}:leases:<engine>",
         "zset",
@@ -70,6 +95,34 @@ def record(kind: str, record_id: str) -> str:
 
 def records(kind: str) -> str:
     return f"{TAG}:records:{kind}"
+
+
+def session(session_id: str) -> str:
+    return f"{TAG}:session:{session_id}"
+
+
+def sessions(index: str) -> str:
+    return f"{TAG}:sessions:{index}"
+
+
+def refresh(session_id: str) -> str:
+    return f"{TAG}:refresh:{session_id}"
+
+
+def sign_in(digest: str) -> str:
+    return f"{TAG}:sign-in:{digest}"
+
+
+def link(digest: str) -> str:
+    return f"{TAG}:link:{digest}"
+
+
+def logout(digest: str) -> str:
+    return f"{TAG}:logout:{digest}"
+
+
+def used(kind: str, record_id: str) -> str:
+    return f"{TAG}:used:{kind}:{record_id}"
 
 
 def leases(engine: str) -> str:
