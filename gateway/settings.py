@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from gateway.scope import Role
 
@@ -60,6 +60,8 @@ def _public_url(value: str | None) -> str | None:
     parts = urlsplit(value or "http://localhost")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
         raise ValueError("expected https://host or https://host:port, without a path")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK_HOSTS:
+        raise ValueError("expected https:// (http:// on this machine only): a session's cookie must not travel openly")
     return value and value.rstrip("/")
 
 
@@ -108,6 +110,13 @@ class Issuer(BaseModel):
     stale_keys_seconds: float = Field(
         3600.0, ge=0, le=86_400, description="How long known keys are believed while the provider is away; then 503."
     )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host in LOOPBACK_HOSTS or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 # Fields that steer an engine are the door's alone to set, and none may choose where a request goes.
@@ -160,6 +169,9 @@ class Settings(BaseModel):
     public_url: Annotated[str | None, AfterValidator(_public_url)] = Field(
         None, description="Where browsers reach the gateway, such as https://ai.example.com. Needed for sign-in."
     )
+    local_sign_in: bool = Field(
+        True, description="Without issuers a one-time link signs the operator in, and only loopback is listened on."
+    )
     trusted_proxies: Annotated[tuple[str, ...], AfterValidator(_networks)] = Field(
         (), description="Addresses and networks whose X-Forwarded-For is believed."
     )
@@ -199,6 +211,20 @@ class Settings(BaseModel):
         15.0, gt=0, description="Silence on a stream before a comment is sent, so that proxies keep it open."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged, and above.")
+
+    @property
+    def signs_in_locally(self) -> bool:
+        return self.local_sign_in and not self.issuers
+
+    @model_validator(mode="after")
+    def _stays_on_this_machine(self) -> Settings:
+        if self.signs_in_locally and not _is_loopback(self.host):
+            raise ValueError(
+                f"host: {self.host!r} cannot be used: without an identity provider the operator signs in by a link, "
+                "which is for this machine alone. Listen on 127.0.0.1, name a provider (issuers), or serve API keys "
+                "only (local_sign_in: false)"
+            )
+        return self
 
 
 def load(file: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
@@ -250,6 +276,8 @@ def _parsed(name: str, value: str) -> Any:
 
 def _fault(item: Any) -> str:
     name = ".".join(str(part) for part in item["loc"])
+    if not name:  # of settings that do not go together, which names them itself
+        return str(item["msg"].removeprefix("Value error, "))
     secret = name.startswith(("bootstrap_key", "engine_api_key", "open_webui_secret")) or "secret" in name
     value = "(hidden)" if secret else repr(item["input"])
     if item["type"] == "extra_forbidden":

@@ -82,3 +82,29 @@ def test_lists_are_read_from_the_environment() -> None:
 @pytest.mark.parametrize("name", Settings.model_fields)
 def test_every_setting_is_explained(name: str) -> None:
     assert Settings.model_fields[name].description
+
+
+ISSUER = {"issuer": "https://idp.example", "client_id": "sekisho"}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "ai.example.com", ""])
+def test_without_a_provider_only_loopback_is_listened_on(host: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(host=host)
+    assert len(caught.value.faults) == 1
+    for part in (f"host: {host!r}", "issuers", "local_sign_in: false", "127.0.0.1"):
+        assert part in caught.value.faults[0]
+    assert load(host=host, local_sign_in=False).host == host
+    assert load(host=host, issuers=[ISSUER]).host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
+def test_loopback_needs_no_provider(host: str) -> None:
+    assert load(host=host).signs_in_locally
+
+
+@pytest.mark.parametrize("url", ["http://ai.example.com", "https://ai.example.com/x", "ftp://localhost", "localhost"])
+def test_browsers_are_met_over_tls_or_on_this_machine(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(public_url=url)
+    assert "public_url" in str(caught.value)
