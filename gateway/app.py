@@ -20,9 +20,16 @@ from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError
 from gateway.identity import access
 from gateway.identity.addresses import Network, client_address
 from gateway.identity.api_keys import ApiKeys, KeyRing, load_server_key, local_admin
+from gateway.identity.authentication import Authentication
+from gateway.identity.base import Identifier
+from gateway.identity.behalf import Behalf
 from gateway.identity.directory import Actor, Directory
 from gateway.identity.lookup import Lookup
+from gateway.identity.open_webui import OpenWebUI
 from gateway.identity.records import Key, User
+from gateway.identity.revocation import Revocation
+from gateway.identity.throttle import Throttle
+from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
 from gateway.queueing.permits import Permits, QueueLimits
 from gateway.routing.engines import Engines
@@ -117,6 +124,7 @@ class App:
         self.door = _build(self._settings, self._backend)
         self.door.permits.start()
         self.door.engines.start()
+        self.door.revocation.start()
         if self._settings.bootstrap_key is not None:
             key = self._settings.bootstrap_key.get_secret_value()
             self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door, key))
@@ -126,6 +134,8 @@ class App:
         if self._bootstrap is not None:
             self._bootstrap.cancel()
         await door.pipeline.aclose()
+        await door.revocation.aclose()
+        await door.uses.aclose()
         await door.engines.aclose()
         await door.permits.aclose()
         await door.store.aclose()
@@ -145,9 +155,24 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     key_ring = KeyRing(directory, load_server_key(settings.data_dir))
     permits = Permits(store, engines.backend.name, _queue_limits(settings))
     metrics = _metrics(permits, engines)
-    identifiers = [ApiKeys(key_ring, lookup)]
-    pipeline = Pipeline(settings, store, identifiers, permits, engines, metrics)
-    return Door(settings, store, directory, lookup, key_ring, permits, engines, metrics, pipeline)
+    uses = Uses(directory)
+    authentication = _authentication(
+        settings, [ApiKeys(key_ring, lookup, _open_webui(settings), uses)], lookup, metrics
+    )
+    revocation = Revocation(store, lookup, settings.revocation_ends_streams)
+    pipeline = Pipeline(settings, store, authentication, revocation, permits, engines, metrics)
+    return Door(settings, store, directory, lookup, key_ring, permits, engines, metrics, pipeline, revocation, uses)
+
+
+def _authentication(
+    settings: Settings, identifiers: Sequence[Identifier], lookup: Lookup, metrics: Metrics
+) -> Authentication:
+    behalf = Behalf(lookup, (issuer.issuer for issuer in settings.issuers))
+    return Authentication(identifiers, Throttle(settings.auth_failures_per_minute), behalf, metrics)
+
+
+def _open_webui(settings: Settings) -> OpenWebUI:
+    return OpenWebUI(settings.open_webui_secret.get_secret_value() if settings.open_webui_secret else None)
 
 
 def _queue_limits(settings: Settings) -> QueueLimits:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 
 from backends.base import Backend, Upstream
 from backends.errors import BackendError, Unreachable
@@ -19,11 +18,11 @@ from gateway.errors import (
     InternalError,
     ModelNotFound,
     StoreAway,
-    Unauthenticated,
     from_backend,
 )
 from gateway.identity import access
-from gateway.identity.base import Identifier
+from gateway.identity.authentication import Authentication
+from gateway.identity.revocation import Revocation
 from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
 from gateway.scope import Principal, RequestScope
@@ -40,6 +39,8 @@ log = logging.getLogger("sekisho.pipeline")
 
 # A rough token of English; used only where the engine was cut off before it counted the prompt.
 _BYTES_PER_TOKEN = 4
+# How a request ends whose engine was stopped while it was busy.
+_CUT_OFF = frozenset({"client_gone", "credential_revoked"})
 
 
 class Pipeline:
@@ -47,33 +48,27 @@ class Pipeline:
         self,
         settings: Settings,
         store: Store,
-        identifiers: Sequence[Identifier],
+        authentication: Authentication,
+        revocation: Revocation,
         permits: Permits,
         engines: Engines,
         metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._store = store
-        self._identifiers = identifiers
+        self._authentication = authentication
+        self._revocation = revocation
         self._permits = permits
         self._engines = engines
         self._metrics = metrics
         self._settling: set[asyncio.Task[None]] = set()
 
     async def authenticate(self, request: RequestScope) -> Principal:
-        """The first scheme whose credential is there decides; a bad one is never passed to the next."""
-        for identifier in self._identifiers:
-            principal = await identifier.identify(request)
-            if principal is not None:
-                return principal
-        if b"authorization" in request.headers:
-            raise Unauthenticated(
-                "Incorrect API key provided. Send a key of the form sk-skh-…, or your provider's token."
-            )
-        raise Unauthenticated(
-            "You didn't provide an API key. Send it in a header: Authorization: Bearer YOUR_KEY.",
-            code="missing_api_key",
-        )
+        return await self._authentication.principal(request)
+
+    async def speak_for(self, request: RequestScope, user: str | None) -> None:
+        """The body names whom a program asks for; where its key may say so, the request is theirs from here on."""
+        request.principal = await self._authentication.behalf.in_body(request.known(), user)
 
     async def complete(self, request: RequestScope) -> None:
         """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent."""
@@ -95,7 +90,7 @@ class Pipeline:
     async def _serve(self, request: RequestScope, backend: Backend, sink: Sink) -> None:
         meter = Meter()
         try:
-            async with asyncio.timeout(self._settings.total_timeout):
+            async with asyncio.timeout(self._settings.total_timeout), self._revocation.watched(request.known()):
                 await self._wait_for_turn(request)
                 upstream = await self._open(request, backend)
                 try:
@@ -193,7 +188,7 @@ def _used(request: RequestScope, meter: Meter) -> ledger.Used:
     prompt_tokens, estimated = meter.prompt_tokens, 0
     if prompt_tokens is None:
         # A refused prompt cost nothing; one that was cut off was read, in whole or in part.
-        was_read = request.dispatched and (meter.began or request.outcome == "client_gone")
+        was_read = request.dispatched and (meter.began or request.outcome in _CUT_OFF)
         prompt_tokens, estimated = (len(request.body) // _BYTES_PER_TOKEN, 1) if was_read else (0, 0)
     return ledger.Used(
         prompt_tokens, meter.completion_tokens, meter.cached_tokens, estimated, failed=int(request.outcome != "ok")

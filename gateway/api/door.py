@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.directory import Directory
 from gateway.identity.lookup import Lookup
+from gateway.identity.revocation import Revocation
+from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
 from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
@@ -26,3 +28,5 @@ class Door:
     engines: Engines
     metrics: Metrics
     pipeline: Pipeline
+    revocation: Revocation
+    uses: Uses

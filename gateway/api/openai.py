@@ -54,6 +54,7 @@ async def model(door: Door, request: RequestScope) -> None:
 
 
 async def _complete(door: Door, request: RequestScope, body: bytes, parsed: ChatRequest | CompletionRequest) -> None:
+    await door.pipeline.speak_for(request, parsed.user)
     request.model = parsed.model
     request.streaming = bool(parsed.stream)
     options = parsed.stream_options

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,9 @@ from gateway.identity import bearer
 from gateway.identity.addresses import is_allowed
 from gateway.identity.directory import Actor, Directory
 from gateway.identity.lookup import Lookup
+from gateway.identity.open_webui import OpenWebUI
 from gateway.identity.records import LOCAL_ISSUER, Key, ServiceAccount, User, as_principal, user_id
+from gateway.identity.uses import Uses
 from gateway.scope import Endpoint, Principal, RequestScope
 from gateway.settings import KEY_PATTERN
 
@@ -79,6 +82,10 @@ class KeyRing:
                 actor, Key, record.id, lambda before: msgspec.structs.replace(record, created=before.created)
             )
 
+    async def last_used(self, ids: Sequence[str]) -> list[int]:
+        """Unix seconds, to the minute; 0 for never."""
+        return await self._directory.last_used(Key, ids)
+
     def digest(self, key: str) -> str:
         return hmac.new(self._server_key, key.encode(), hashlib.sha256).hexdigest()
 
@@ -86,9 +93,11 @@ class KeyRing:
 class ApiKeys:
     """The identifier for `Authorization: Bearer sk-skh-…`."""
 
-    def __init__(self, ring: KeyRing, lookup: Lookup) -> None:
+    def __init__(self, ring: KeyRing, lookup: Lookup, open_webui: OpenWebUI, uses: Uses) -> None:
         self._ring = ring
         self._lookup = lookup
+        self._open_webui = open_webui
+        self._uses = uses
 
     async def identify(self, request: RequestScope) -> Principal | None:
         key = bearer.token(request)
@@ -101,7 +110,9 @@ class ApiKeys:
             raise Unauthenticated("This API key has expired. Ask an administrator for a new one.", code="key_expired")
         if not is_allowed(request.client, record.allowed_ips):
             raise Forbidden("This API key may not be used from your address.", code="address_not_allowed")
-        return await self._principal(record)
+        principal = await self._principal(record)
+        self._uses.note(record.id)
+        return self._open_webui.forwarded(request, principal) if record.forwards_users else principal
 
     def _opens(self, key: str, record: Key | None) -> bool:
         """Digests are made and compared alike whether or not there is such a key, so that timing tells nothing."""

@@ -24,5 +24,8 @@ def token(request: RequestScope) -> str | None:
     if scheme.lower() != b"bearer" or not found:
         return None
     if len(found) > _LONGEST or not _TOKEN.fullmatch(found):
-        raise Unauthenticated("The Authorization header holds no token. Send: Authorization: Bearer YOUR_KEY.")
+        raise Unauthenticated(
+            "The Authorization header holds no token. Send: Authorization: Bearer YOUR_KEY.",
+            code="invalid_authorization",
+        )
     return found.decode("ascii")

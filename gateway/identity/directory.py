@@ -6,7 +6,7 @@ The one way in for the admin API and the command line. Knows no HTTP and checks 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -77,6 +77,14 @@ class Directory:
     async def note(self, actor: Actor, action: str, target: str, details: dict[str, Any] | None = None) -> None:
         """A line in the trail for an act that changes no record."""
         await self._records.note(_line(actor, action, target, None, details))
+
+    async def note_use(self, kind: type[Record], record_id: str) -> None:
+        """That it was used just now: neither a change of it nor a line in the trail."""
+        await self._records.touch(kind.kind, record_id, int(time.time()))
+
+    async def last_used(self, kind: type[Record], ids: Sequence[str]) -> list[int]:
+        """Unix seconds; 0 for never."""
+        return await self._records.touched(kind.kind, ids)
 
     async def _read(self, kind: type[Record], record_id: str) -> bytes:
         data = await self._records.get(kind.kind, record_id)

@@ -13,6 +13,7 @@ from gateway.store.redis import Store
 from gateway.store.scripts import Script
 
 _AUDIT_LENGTH = 1_000_000
+_USED_LIFE_SECONDS = 400 * 86_400
 
 # Compare and set, with the trail and the news in the same step. Sent twice, it finds its own result: no second line.
 _CHANGE = Script(
@@ -80,6 +81,17 @@ class Records:
     async def note(self, entry: bytes) -> None:
         """A line in the trail for an act that changes no record, such as ending a session."""
         await self._store.command("XADD", keys.AUDIT, "MAXLEN", "~", _AUDIT_LENGTH, "*", "entry", entry)
+
+    async def touch(self, kind: str, record_id: str, when: int) -> None:
+        """Note apart from the record when it was used, so that neither its cache nor its trail is disturbed."""
+        await self._store.command("SET", keys.used(kind, record_id), when, "EX", _USED_LIFE_SECONDS)
+
+    async def touched(self, kind: str, ids: Sequence[str]) -> list[int]:
+        """When each was last used; 0 for never."""
+        if not ids:
+            return []
+        values = await self._store.command("MGET", *(keys.used(kind, record_id) for record_id in ids))
+        return [int(value or 0) for value in values]
 
     async def _all(self, kind: str, ids: Sequence[str]) -> list[Stored]:
         if not ids:

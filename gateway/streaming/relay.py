@@ -111,7 +111,7 @@ class StreamSink:
         # A client that has stopped reading will not read this either.
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                await self._write(sse.event(error.body()), more=False)
+                await self._write(b"" if self.answered else sse.event(error.body()), more=False)
 
     def close(self) -> None:
         self._timer.cancel()

@@ -23,6 +23,9 @@ class Metrics:
         self.failures = Counter(
             "sekisho_failures", "Requests that failed, by error code.", ("code",), registry=registry
         )
+        self.auth_failures = Counter(
+            "sekisho_auth_failures", "Credentials that were refused, by reason.", ("reason",), registry=registry
+        )
         self.tokens = Counter("sekisho_tokens", "Tokens booked.", ("kind",), registry=registry)
         self.total = Histogram(
             "sekisho_e2e_seconds", "Head received to last byte sent.", buckets=_SECONDS, registry=registry

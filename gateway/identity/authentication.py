@@ -1,0 +1,73 @@
+"""Who is asking: the throttle, the schemes in turn, and whom the credential speaks for. Every refusal is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.errors import DoorError, Forbidden, TooManyFailures, Unauthenticated
+from gateway.identity.base import Identifier
+from gateway.identity.behalf import Behalf
+from gateway.identity.throttle import Throttle
+from gateway.scope import Principal, RequestScope
+from gateway.telemetry.metrics import Metrics
+
+# Error code > what the metric calls it.
+_REASONS = {
+    "missing_api_key": "missing",
+    "invalid_authorization": "malformed",
+    "invalid_api_key": "unknown_key",
+    "key_expired": "expired",
+    "address_not_allowed": "address",
+    "account_disabled": "disabled",
+    "invalid_forwarded_user": "forwarded_user",
+    "too_many_failures": "throttled",
+}
+# What a guess comes to. Whoever shows nothing, or what was good once, is not guessing.
+_GUESSES = frozenset({"malformed", "unknown_key", "token", "other"})
+
+
+class Authentication:
+    def __init__(self, identifiers: Sequence[Identifier], throttle: Throttle, behalf: Behalf, metrics: Metrics) -> None:
+        self._identifiers = identifiers
+        self._throttle = throttle
+        self.behalf = behalf
+        self._metrics = metrics
+
+    async def principal(self, request: RequestScope) -> Principal:
+        """Raises Unauthenticated, Forbidden, TooManyFailures, and what a scheme's own services raise while away."""
+        try:
+            self._throttle.check(request)
+            found = await self._identified(request)
+        except (Unauthenticated, Forbidden, TooManyFailures) as error:
+            self._note(request, error)
+            raise
+        self._throttle.note_good(request)
+        return await self.behalf.in_header(request, found)
+
+    async def _identified(self, request: RequestScope) -> Principal:
+        """The first scheme whose credential is there decides; a bad one is never passed to the next."""
+        for identifier in self._identifiers:
+            found = await identifier.identify(request)
+            if found is not None:
+                return found
+        if b"authorization" in request.headers:
+            raise Unauthenticated(
+                "Incorrect API key provided. Send a key of the form sk-skh-…, or your provider's token."
+            )
+        raise Unauthenticated(
+            "You didn't provide an API key. Send it in a header: Authorization: Bearer YOUR_KEY.",
+            code="missing_api_key",
+        )
+
+    def _note(self, request: RequestScope, error: DoorError) -> None:
+        reason = _reason(error)
+        self._metrics.auth_failures.labels(reason).inc()
+        if reason in _GUESSES and isinstance(error, Unauthenticated):
+            self._throttle.note_bad(request)
+
+
+def _reason(error: DoorError) -> str:
+    code = error.code or ""
+    if code in _REASONS:
+        return _REASONS[code]
+    return next((kind for kind in ("token", "session") if kind in code), "other")
