@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import health, openai
+from gateway.api import admin, health, openai
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -29,6 +29,7 @@ ROUTES = (
     Route("GET", "/healthz", health.healthz),
     Route("GET", "/readyz", health.readyz),
     Route("GET", "/metrics", health.metrics, "metrics", role="auditor"),
+    *(Route(one.method, one.path, one, one.endpoint, one.role) for one in (*admin.OPERATIONS, admin.DOCUMENT)),
 )
 
 # Everything needs a key but these. They tell nothing of users, models or load.

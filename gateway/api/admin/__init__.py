@@ -1,0 +1,17 @@
+"""The admin API: REST under /admin/v1. Reading needs the role auditor, changing anything the role admin."""
+
+from __future__ import annotations
+
+from gateway.api.admin import audit, document, groups, keys, service_accounts, users, whoami
+from gateway.api.admin.operation import Operation
+
+# All that exists: routes.py serves it, openapi.py describes it.
+OPERATIONS: tuple[Operation, ...] = (
+    *whoami.OPERATIONS,
+    *users.OPERATIONS,
+    *groups.OPERATIONS,
+    *service_accounts.OPERATIONS,
+    *keys.OPERATIONS,
+    *audit.OPERATIONS,
+)
+DOCUMENT = document.operation(OPERATIONS)

@@ -1,0 +1,93 @@
+"""One operation of the admin API: its signature says what is read and answered, to the server and to the document."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, get_type_hints
+from urllib.parse import parse_qsl
+
+from gateway.api.door import Door
+from gateway.api.http import read_body, send_json
+from gateway.errors import BadRequest
+from gateway.identity.administration.forms import Form, read_fields, read_json
+from gateway.identity.administration.office import Office
+from gateway.identity.directory import Actor
+from gateway.scope import Endpoint, Principal, RequestScope, Role
+
+# Room for the longest lists that the forms allow.
+_MOST_BYTES = 1024 * 1024
+_MOST_PARAMETERS = 20
+
+
+class Asked(NamedTuple):
+    """Who asks, about what, and what they may work with."""
+
+    office: Office
+    actor: Actor
+    principal: Principal
+    id: str  # what stood in the path's {id}
+    door: Door
+
+
+class Operation:
+    """`run` takes `asked`, and `query` or `body` of the Form that it wants. Its docstring's first line is shown."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        run: Callable[..., Awaitable[Any]],
+        *,
+        role: Role | None = None,
+        endpoint: Endpoint | None = "admin",
+        status: int = 200,
+    ) -> None:
+        types = get_type_hints(run)
+        self.method = method
+        self.path = path
+        self.role: Role = role or ("auditor" if method == "GET" else "admin")
+        self.endpoint = endpoint
+        self.status = status
+        self.name = f"{run.__module__.rpartition('.')[2]}.{run.__name__}".replace("_.", ".").rstrip("_")
+        self.summary = (run.__doc__ or "").partition("\n")[0]
+        self.query: type[Form] = types.get("query", Form)
+        self.body: type[Form] | None = types.get("body")
+        self.answer: Any = types["return"]
+        self._run = run
+        self._takes_query = "query" in types
+
+    async def __call__(self, door: Door, request: RequestScope) -> None:
+        given: dict[str, Form] = {}
+        query = read_fields(_parameters(request.query), self.query, strict=False)
+        if self._takes_query:
+            given["query"] = query
+        if self.body is not None:
+            limit = min(_MOST_BYTES, door.settings.max_body_bytes)
+            given["body"] = read_json(await read_body(request, limit, door.settings.body_timeout), self.body)
+        await send_json(request, await self._run(_asked(door, request), **given), self.status)
+
+
+def _asked(door: Door, request: RequestScope) -> Asked:
+    principal = request.known()
+    office = Office(door.directory, door.key_ring)
+    return Asked(office, _actor(principal, request.client), principal, request.path_value, door)
+
+
+def _actor(principal: Principal, address: str) -> Actor:
+    via = "token"
+    if principal.key_id:
+        via = f"key:{principal.key_id}"
+    elif principal.session_id:
+        via = f"session:{principal.session_id}"
+    return Actor(principal.subject, principal.name, via, address)
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        raise BadRequest(f"At most {_MOST_PARAMETERS} parameters are taken behind the question mark.") from None
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise BadRequest("A parameter stands twice behind the question mark. Send each once.")
+    return found
