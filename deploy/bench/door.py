@@ -3,7 +3,8 @@
 
     .venv/bin/python deploy/bench/door.py
 
-Generator, door, Valkey and engine share this machine, and the same requests straight to that engine stand beside.
+Generator, door, Valkey and engine share this machine. Beside it, in turn: the same through the barest gateway that
+the same server and client allow (passthrough.py), and straight to the engine.
 """
 
 from __future__ import annotations
@@ -145,40 +146,60 @@ async def drive(port: int, stream: bool, total: int, connections: int) -> Figure
     return Figures(len(times) / seconds, times[len(times) // 2] * 1e3, times[int(len(times) * 0.99)] * 1e3, run.failed)
 
 
+class Target(NamedTuple):
+    name: str
+    port: int
+    pid: int
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=10_000, help="of each kind, through the door")
+    parser.add_argument("--requests", type=int, default=10_000, help="of each kind and way")
     parser.add_argument("--connections", type=int, default=32)
     arguments = parser.parse_args()
-    out(describe(), f"\n\n{'':34}{'per second':>12}{'p50 ms':>9}{'p99 ms':>9}{'failed':>8}")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        engine() as engine_port,
-        door(Path(folder), engine_port) as (port, pid),
-    ):
-        before = resident_mb(pid)
+    out(describe(), f"\n\n{'':40}{'per second':>11}{'p50 ms':>9}{'p99 ms':>9}{'failed':>8}{'CPU us each':>13}")
+    with tempfile.TemporaryDirectory() as folder, engine() as bare, passthrough(bare) as least, \
+            door(Path(folder), bare.port) as ours:  # fmt: skip
+        before = resident_mb(ours.pid)
         for stream, kind in ((False, "answers"), (True, f"streams of {CHUNKS} chunks")):
-            for name, where in (("the engine alone", engine_port), ("through the door", port)):
-                uvloop.run(drive(where, stream, 200, arguments.connections))  # warms up
-                busy = cpu_seconds(pid)
-                figures = uvloop.run(drive(where, stream, arguments.requests, arguments.connections))
-                used = (cpu_seconds(pid) - busy) / arguments.requests * 1e6
-                out(f"{name + ', ' + kind:34}{figures.per_second:12.0f}{figures.p50_ms:9.1f}{figures.p99_ms:9.1f}"
-                      f"{figures.failed:8}" + (f"   {used:.0f} us of CPU each" if where == port else ""))  # fmt: skip
-        out(f"\nThe door's memory: {before:.0f} MB at first, {resident_mb(pid):.0f} MB in the end")
+            for target in (bare, least, ours, least, ours):
+                measure(target, kind, stream, arguments.requests, arguments.connections)
+        out(f"\nThe door's memory: {before:.0f} MB at first, {resident_mb(ours.pid):.0f} MB in the end")
     return 0
 
 
+def measure(target: Target, kind: str, stream: bool, requests: int, connections: int) -> None:
+    uvloop.run(drive(target.port, stream, 200, connections))  # warms up
+    busy = cpu_seconds(target.pid)
+    figures = uvloop.run(drive(target.port, stream, requests, connections))
+    used = (cpu_seconds(target.pid) - busy) / requests * 1e6
+    out(f"{f'{target.name}, {kind}':40}{figures.per_second:11.0f}{figures.p50_ms:9.1f}{figures.p99_ms:9.1f}"
+        f"{figures.failed:8}{used:13.0f}")  # fmt: skip
+
+
 @contextmanager
-def engine() -> Iterator[int]:
+def engine() -> Iterator[Target]:
     port = free_port()
     process = multiprocessing.get_context("spawn").Process(target=_run_engine, args=(port,), daemon=True)
     process.start()
     try:
-        yield port
+        _until_it_answers(port)
+        yield Target("the engine alone", port, process.pid or 0)
     finally:
         process.terminate()
         process.join()
+
+
+@contextmanager
+def passthrough(engine: Target) -> Iterator[Target]:
+    port = free_port()
+    script = [sys.executable, str(Path(__file__).parent / "passthrough.py"), f"http://127.0.0.1:{engine.port}"]
+    with subprocess.Popen([*script, str(port)]) as process:
+        try:
+            _until_it_answers(port)
+            yield Target("a bare pass-through", port, process.pid)
+        finally:
+            process.terminate()
 
 
 def _run_engine(port: int) -> None:
@@ -190,8 +211,7 @@ def _run_engine(port: int) -> None:
 
 
 @contextmanager
-def door(folder: Path, engine_port: int) -> Iterator[tuple[int, int]]:
-    """Its port and its process."""
+def door(folder: Path, engine_port: int) -> Iterator[Target]:
     port, socket = free_port(), folder / "valkey.sock"
     settings = {
         "SEKISHO_REDIS_URL": f"unix://{socket}",
@@ -210,7 +230,7 @@ def door(folder: Path, engine_port: int) -> Iterator[tuple[int, int]]:
     ):
         try:
             _until_it_answers(port)
-            yield port, gateway.pid
+            yield Target("the door", port, gateway.pid)
         finally:
             gateway.terminate()
             valkey.terminate()
@@ -224,7 +244,7 @@ def _until_it_answers(port: int) -> None:
                 return
         except OSError:
             continue
-    raise RuntimeError("the door did not come up")
+    raise RuntimeError(f"nothing answers on port {port}")
 
 
 def resident_mb(pid: int) -> float:
