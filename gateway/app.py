@@ -28,6 +28,8 @@ from gateway.identity.lookup import Lookup
 from gateway.identity.open_webui import OpenWebUI
 from gateway.identity.records import Key, User
 from gateway.identity.revocation import Revocation
+from gateway.identity.sealing import Sealer
+from gateway.identity.sessions import Sessions
 from gateway.identity.throttle import Throttle
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
@@ -152,7 +154,9 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     store = Store(settings.redis_url, settings.redis_timeout)
     directory = Directory(Records(store))
     lookup = Lookup(directory, settings.key_cache_seconds)
-    key_ring = KeyRing(directory, load_server_key(settings.data_dir))
+    server_key = load_server_key(settings.data_dir)
+    key_ring = KeyRing(directory, server_key)
+    sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
     permits = Permits(store, engines.backend.name, _queue_limits(settings))
     metrics = _metrics(permits, engines)
     uses = Uses(directory)
@@ -161,7 +165,9 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     )
     revocation = Revocation(store, lookup, settings.revocation_ends_streams)
     pipeline = Pipeline(settings, store, authentication, revocation, permits, engines, metrics)
-    return Door(settings, store, directory, lookup, key_ring, permits, engines, metrics, pipeline, revocation, uses)
+    return Door(
+        settings, store, directory, lookup, key_ring, permits, engines, metrics, pipeline, revocation, uses, sessions
+    )
 
 
 def _authentication(

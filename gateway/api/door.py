@@ -8,6 +8,7 @@ from gateway.identity.api_keys import KeyRing
 from gateway.identity.directory import Directory
 from gateway.identity.lookup import Lookup
 from gateway.identity.revocation import Revocation
+from gateway.identity.sessions import Sessions
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
 from gateway.queueing.permits import Permits
@@ -30,3 +31,4 @@ class Door:
     pipeline: Pipeline
     revocation: Revocation
     uses: Uses
+    sessions: Sessions
