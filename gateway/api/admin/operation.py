@@ -69,7 +69,7 @@ class Operation:
 
 def _asked(door: Door, request: RequestScope) -> Asked:
     principal = request.known()
-    office = Office(door.directory, door.key_ring)
+    office = Office(door.directory, door.key_ring, door.sessions)
     return Asked(office, _actor(principal, request.client), principal, request.path_value, door)
 
 

@@ -131,10 +131,6 @@ class KeyQuery(Paging, frozen=True, kw_only=True):
     owner: Annotated[str, Meta(max_length=100, description="user:ID or service_account:ID.")] = ""
 
 
-class SessionQuery(Paging, frozen=True, kw_only=True):
-    user: Annotated[str, Meta(max_length=100, description="A user's id.")] = ""
-
-
 class TrailQuery(Form, frozen=True, kw_only=True):
     before: Annotated[
         str,

@@ -50,7 +50,8 @@ async def change(office: Office, actor: Actor, key: str, form: KeyChange) -> Key
 
 async def rotate(office: Office, actor: Actor, key: str, form: Rotation) -> KeyMade:
     made = await office.key_ring.rotate(actor, key, form.overlap_seconds)
-    return of_new_key(made.record, made.key)
+    used = await office.key_ring.last_used([key])
+    return of_new_key(made.record, made.key, used[0] or None)
 
 
 async def delete(office: Office, actor: Actor, key: str) -> Deleted:
@@ -94,4 +95,5 @@ async def _find_owner(office: Office, owner: str) -> None:
 
 
 async def _shown(office: Office, found: list[Key]) -> list[KeyShown]:
-    return [of_key(key, None) for key in found]
+    used = await office.key_ring.last_used([key.id for key in found]) if found else []
+    return [of_key(key, seconds or None) for key, seconds in zip(found, used, strict=True)]

@@ -9,6 +9,7 @@ from gateway.identity.administration.views import Page
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.directory import Directory
 from gateway.identity.records import AnyRecord
+from gateway.identity.sessions import Sessions
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -21,6 +22,7 @@ _CHUNK = 500
 class Office(NamedTuple):
     directory: Directory
     key_ring: KeyRing
+    sessions: Sessions
 
 
 async def records(

@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from gateway.errors import Conflict
-from gateway.identity.administration import keys
+from gateway.identity.administration import keys, sessions
 from gateway.identity.administration.forms import UserChange, UserNew, UserQuery
 from gateway.identity.administration.office import Office, page, records
 from gateway.identity.administration.views import Deleted, Page, UserShown, of_user
@@ -47,12 +47,13 @@ async def change(office: Office, actor: Actor, user: str, form: UserChange) -> U
 
 
 async def delete(office: Office, actor: Actor, user: str) -> Deleted:
-    """With their keys. Whoever may still sign in at the provider comes back as a new user: to keep out, disable."""
+    """With their keys and sessions. Whom the provider still signs in comes back as a new user: to keep out, disable."""
     refuse_locking_out(actor.subject == user)
     await office.directory.find(User, user)
     owner = f"{User.kind}:{user}"
     await keys.delete_all_of(office, actor, owner)
     await office.directory.delete(actor, User, user)
+    await sessions.sign_out(office, actor, user)
     # One that was made in between would open again if this person came back.
     await keys.delete_all_of(office, actor, owner)
     return Deleted(id=user, object=User.kind)

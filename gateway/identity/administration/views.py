@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from gateway.identity.records import Group, Key, ServiceAccount, User, as_principal
+from gateway.identity.sessions import Session
 from gateway.scope import Endpoint, Principal, Role
 
 T = TypeVar("T")
@@ -110,6 +111,20 @@ class KeyMade(KeyShown, frozen=True, kw_only=True):
     key: str
 
 
+class SessionShown(View, frozen=True, kw_only=True):
+    """seen: last used, to within a minute. ends: at the latest. agent: the browser in its own words."""
+
+    id: str
+    object: Literal["session"] = "session"
+    user: str
+    issuer: str
+    created: int
+    seen: int
+    ends: int
+    address: str
+    agent: str
+
+
 class ActorShown(View, frozen=True, kw_only=True):
     subject: str
     name: str
@@ -126,6 +141,14 @@ class AuditEntry(View, frozen=True, kw_only=True):
     target: str
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+
+
+class SignedOut(View, frozen=True, kw_only=True):
+    """ended: how many sessions there were."""
+
+    id: str
+    object: Literal["user.signed_out"] = "user.signed_out"
+    ended: int
 
 
 class WhoAmI(View, frozen=True, kw_only=True):
@@ -200,8 +223,12 @@ def of_key(key: Key, last_used: int | None) -> KeyShown:
     return KeyShown(**_key(key, last_used))
 
 
-def of_new_key(key: Key, secret: str) -> KeyMade:
-    return KeyMade(**_key(key, None), key=secret)
+def of_new_key(key: Key, secret: str, last_used: int | None = None) -> KeyMade:
+    return KeyMade(**_key(key, last_used), key=secret)
+
+
+def of_session(session: Session) -> SessionShown:
+    return SessionShown(**session.public())
 
 
 def of_principal(who: Principal, reasons: tuple[str, ...]) -> WhoAmI:
