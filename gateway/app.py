@@ -163,7 +163,7 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     authentication = _authentication(
         settings, [ApiKeys(key_ring, lookup, _open_webui(settings), uses)], lookup, metrics
     )
-    revocation = Revocation(store, lookup, settings.revocation_ends_streams)
+    revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
     pipeline = Pipeline(settings, store, authentication, revocation, permits, engines, metrics)
     return Door(
         settings, store, directory, lookup, key_ring, permits, engines, metrics, pipeline, revocation, uses, sessions

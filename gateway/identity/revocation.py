@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from gateway.errors import StoreAway, Unauthenticated
 from gateway.identity.lookup import Lookup
 from gateway.identity.records import Key, ServiceAccount, User
+from gateway.identity.sessions import Sessions
 from gateway.scope import Principal
 from gateway.store import keys
 from gateway.store.redis import Store
@@ -60,9 +61,17 @@ class Flight:
 class Revocation:
     """`start` before use, `aclose` after."""
 
-    def __init__(self, store: Store, lookup: Lookup, ends_streams: bool, sweep_seconds: float = _SWEEP_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lookup: Lookup,
+        sessions: Sessions,
+        ends_streams: bool,
+        sweep_seconds: float = _SWEEP_SECONDS,
+    ) -> None:
         self._store = store
         self._lookup = lookup
+        self._sessions = sessions
         self._ends_streams = ends_streams
         self._sweep_seconds = sweep_seconds
         self._flights: dict[Who, set[Flight]] = {}
@@ -116,22 +125,31 @@ class Revocation:
         while True:
             try:
                 async with self._store.subscribed(keys.CHANGED) as messages:
-                    # Whatever was told before is lost: nothing that is remembered can be relied on.
-                    self._lookup.forget_all()
-                    await self._look_at(*self._flights)
+                    await self._catch_up()
                     async for message in messages.listen():
                         await self._hear(message["data"].decode())
             except (RedisError, OSError, TimeoutError, StoreAway):
                 await asyncio.sleep(_RECONNECT_SECONDS)
 
+    async def _catch_up(self) -> None:
+        """What was told before is lost: nothing that is remembered can be relied on."""
+        self._lookup.forget_all()
+        for who in list(self._flights):
+            if who.kind == SESSION and await self._sessions.get(who.id) is None:
+                self._note_ended(who.id)
+        await self._look_at(*self._flights)
+
     async def _hear(self, news: str) -> None:
         kind, _, changed = news.partition(":")
         self._lookup.forget(kind, changed)
         if kind == SESSION:
-            self._ended_sessions[changed] = None
-            if len(self._ended_sessions) > _ENDED_SESSIONS:
-                self._ended_sessions.popitem(last=False)
+            self._note_ended(changed)
         await self._look_at(Who(kind, changed))
+
+    def _note_ended(self, session_id: str) -> None:
+        self._ended_sessions[session_id] = None
+        if len(self._ended_sessions) > _ENDED_SESSIONS:
+            self._ended_sessions.popitem(last=False)
 
     async def _sweep(self) -> None:
         while True:

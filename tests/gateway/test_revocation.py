@@ -19,8 +19,9 @@ from gateway.identity.directory import Directory
 from gateway.identity.lookup import Lookup
 from gateway.identity.records import Key, ServiceAccount, User, user_id
 from gateway.identity.revocation import Revocation
+from gateway.identity.sealing import Sealer
+from gateway.identity.sessions import Arrival, Sessions
 from gateway.scope import Principal
-from gateway.store import keys
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from tests.gateway.conftest import RunningDoor, StartDoor, ask, error_of, eventually
@@ -45,11 +46,6 @@ def disabled(kind: Any, record_id: str) -> Act:
     return lambda directory, key: directory.change(
         ACTOR, kind, record_id, lambda record: msgspec.structs.replace(record, disabled=True)
     )
-
-
-async def end_session(directory: Directory, key: Key) -> None:
-    """As the end of a browser session is told."""
-    await directory._records._store.command("PUBLISH", keys.CHANGED, "session:ses_1")
 
 
 ENDINGS: dict[str, tuple[dict[str, str], Act]] = {
@@ -171,9 +167,13 @@ async def store(redis_url: str) -> AsyncIterator[Store]:
     await store.aclose()
 
 
+def sessions(store: Store) -> Sessions:
+    return Sessions(store, Sealer(b"0" * 32), 60.0, 60.0)
+
+
 @asynccontextmanager
 async def revoking(store: Store, **options: Any) -> AsyncIterator[Revocation]:
-    revocation = Revocation(store, Lookup(Directory(Records(store)), 0.0), True, **options)
+    revocation = Revocation(store, Lookup(Directory(Records(store)), 0.0), sessions(store), True, **options)
     revocation.start()
     yield revocation
     await revocation.aclose()
@@ -199,17 +199,28 @@ async def test_a_key_that_expires_takes_its_requests_with_it(store: Store) -> No
 
 
 async def test_the_end_of_a_browser_session_ends_its_requests_the_early_ones_and_the_late_ones(store: Store) -> None:
-    directory = Directory(Records(store))
-    await directory.create(ACTOR, HANA)
-    principal = Principal(HANA.id, "Hana", "user", "default", session_id="ses_1")
+    await Directory(Records(store)).create(ACTOR, HANA)
     async with revoking(store) as revocation:
+        _, session = await sessions(store).begin(Arrival(HANA.id, "local", "", ""))
+        principal = Principal(HANA.id, "Hana", "user", "default", session_id=session.id)
         early = asyncio.create_task(flown(revocation, principal))
         await eventually(lambda: revocation._flights)
         await asyncio.sleep(0.05)  # the subscription stands
-        await end_session(directory, Key(id="", digest="", owner=""))
+        await sessions(store).end(session.id)
         assert await early == "credential_revoked"
         assert await flown(revocation, principal) == "credential_revoked"
         assert not revocation._flights
+
+
+async def test_a_session_whose_end_was_not_heard_is_noticed_at_the_next_connection(store: Store) -> None:
+    await Directory(Records(store)).create(ACTOR, HANA)
+    revocation = Revocation(store, Lookup(Directory(Records(store)), 0.0), sessions(store), True)
+    principal = Principal(HANA.id, "Hana", "user", "default", session_id="ses_gone")
+    flight = asyncio.create_task(flown(revocation, principal))
+    await eventually(lambda: revocation._flights)
+    revocation.start()
+    assert await flight == "credential_revoked"
+    await revocation.aclose()
 
 
 async def test_the_person_a_program_asks_for_need_not_be_known(store: Store) -> None:
