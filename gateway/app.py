@@ -24,8 +24,12 @@ from gateway.identity.authentication import Authentication
 from gateway.identity.base import Identifier
 from gateway.identity.behalf import Behalf
 from gateway.identity.directory import Actor, Directory
+from gateway.identity.group_book import GroupBook
+from gateway.identity.jwt_bearer import JwtBearer
 from gateway.identity.lookup import Lookup
+from gateway.identity.oidc.provider import Providers
 from gateway.identity.open_webui import OpenWebUI
+from gateway.identity.people import People
 from gateway.identity.records import Key, User
 from gateway.identity.revocation import Revocation
 from gateway.identity.sealing import Sealer
@@ -127,6 +131,7 @@ class App:
         self.door.permits.start()
         self.door.engines.start()
         self.door.revocation.start()
+        self.door.providers.start()
         if self._settings.bootstrap_key is not None:
             key = self._settings.bootstrap_key.get_secret_value()
             self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door, key))
@@ -137,6 +142,7 @@ class App:
             self._bootstrap.cancel()
         await door.pipeline.aclose()
         await door.revocation.aclose()
+        await door.providers.aclose()
         await door.uses.aclose()
         await door.engines.aclose()
         await door.permits.aclose()
@@ -160,13 +166,30 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     permits = Permits(store, engines.backend.name, _queue_limits(settings))
     metrics = _metrics(permits, engines)
     uses = Uses(directory)
-    authentication = _authentication(
-        settings, [ApiKeys(key_ring, lookup, _open_webui(settings), uses)], lookup, metrics
-    )
+    providers = Providers(settings.issuers)
+    people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds), settings.issuers)
+    identifiers: list[Identifier] = [
+        ApiKeys(key_ring, lookup, _open_webui(settings), uses),
+        JwtBearer(providers, people),
+    ]
+    authentication = _authentication(settings, identifiers, lookup, metrics)
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
     pipeline = Pipeline(settings, store, authentication, revocation, permits, engines, metrics)
     return Door(
-        settings, store, directory, lookup, key_ring, permits, engines, metrics, pipeline, revocation, uses, sessions
+        settings,
+        store,
+        directory,
+        lookup,
+        key_ring,
+        permits,
+        engines,
+        metrics,
+        pipeline,
+        revocation,
+        uses,
+        sessions,
+        providers,
+        people,
     )
 
 

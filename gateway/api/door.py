@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.directory import Directory
 from gateway.identity.lookup import Lookup
+from gateway.identity.oidc.provider import Providers
+from gateway.identity.people import People
 from gateway.identity.revocation import Revocation
 from gateway.identity.sessions import Sessions
 from gateway.identity.uses import Uses
@@ -32,3 +34,5 @@ class Door:
     revocation: Revocation
     uses: Uses
     sessions: Sessions
+    providers: Providers
+    people: People

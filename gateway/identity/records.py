@@ -50,6 +50,7 @@ class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     groups: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     problem: str = ""  # what keeps the person out, such as groups_overage
+    token_issued: int = 0  # Unix seconds at which the newest token that told of the person was: an older one is no news
     # As set by an admin; these go before what a sign-in decides.
     set_role: Role | None = None
     set_tenant: str | None = None

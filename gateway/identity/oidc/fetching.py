@@ -19,16 +19,15 @@ FAILURES = (httpx.HTTPError, httpx.InvalidURL, aiohttp.ClientError, OSError, Tim
 
 def transport() -> AiohttpTransport:
     """Never httpx's own, which leaks connections when a request is cancelled."""
-    context = (
-        ssl.create_default_context()
-    )  # SSL_CERT_FILE and the system's store: companies have authorities of their own
+    # The session has its own; reading the authorities takes a while that a door without providers need not wait.
+    unused = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return AiohttpTransport(verify=unused, client=_session)
 
-    def session() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context, limit=20), cookie_jar=aiohttp.DummyCookieJar(), trust_env=True
-        )
 
-    return AiohttpTransport(verify=context, client=session)
+def _session() -> aiohttp.ClientSession:
+    # SSL_CERT_FILE and the system's store: companies have authorities of their own.
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(), limit=20)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=True)
 
 
 def client() -> httpx.AsyncClient:

@@ -110,14 +110,14 @@ async def verify_id(provider: Provider, token: str, nonce: str | None, now: Cloc
     _check_person(provider, claims, now())
     client_id = provider.settings.client_id
     if client_id not in _audience(claims):
-        raise _refused("This ID token is for another client.", code="wrong_audience")
+        raise _refused("This ID token is for another client.", code="token_wrong_audience")
     if (len(_audience(claims)) > 1 or "azp" in claims) and claims.get("azp") != client_id:
-        raise _refused("This ID token was issued to another client.", code="wrong_audience")
+        raise _refused("This ID token was issued to another client.", code="token_wrong_audience")
     if "iat" not in claims:
         raise _refused("This ID token does not say when it was issued.")
     said = claims.get("nonce")
     if nonce is not None and not (isinstance(said, str) and hmac.compare_digest(said.encode(), nonce.encode())):
-        raise _refused("This ID token belongs to another sign-in. Sign in again.", code="wrong_nonce")
+        raise _refused("This ID token belongs to another sign-in. Sign in again.", code="token_wrong_nonce")
     return cast(Claims, claims)
 
 
@@ -126,7 +126,7 @@ async def verify_logout(provider: Provider, token: str, now: Clock = time.time) 
     claims = await _signed(provider, token, _LOGOUT_TYPES)
     _check_issuer_and_times(provider, claims, now())
     if provider.settings.client_id not in _audience(claims):
-        raise _refused("This logout token is for another client.", code="wrong_audience")
+        raise _refused("This logout token is for another client.", code="token_wrong_audience")
     if not _is_logout(claims) or "nonce" in claims:
         raise _refused("This is no logout token.")
     if "iat" not in claims or not _is_text(claims.get("jti")):
@@ -181,7 +181,7 @@ def _check_person(provider: Provider, claims: dict[str, Any], now: float) -> Non
 
 def _check_issuer_and_times(provider: Provider, claims: dict[str, Any], now: float) -> None:
     if claims.get("iss") != provider.issuer:
-        raise _refused("This token comes from another issuer.", code="wrong_issuer")
+        raise _refused("This token comes from another issuer.", code="token_wrong_issuer")
     for name in ("exp", "nbf", "iat"):
         if name in claims and not _is_time(claims[name]):
             raise _refused(f"The claim {name} of this token is not a time.")
@@ -198,7 +198,8 @@ def _check_audience(provider: Provider, claims: dict[str, Any]) -> None:
     wanted = {provider.settings.client_id, *provider.settings.audiences}
     if not wanted & _audience(claims):
         raise _refused(
-            "This token is meant for another service: its `aud` is none that this gateway takes.", code="wrong_audience"
+            "This token is meant for another service: its `aud` is none that this gateway takes.",
+            code="token_wrong_audience",
         )
 
 
@@ -209,14 +210,16 @@ def _check_party(provider: Provider, claims: dict[str, Any]) -> None:
     ours_alone = _audience(claims) <= {provider.settings.client_id, *provider.settings.audiences}
     is_good = said in taken if taken else said == provider.settings.client_id or ours_alone
     if not is_good:
-        raise _refused("This token was issued to an application that may not call this gateway.", code="wrong_audience")
+        raise _refused(
+            "This token was issued to an application that may not call this gateway.", code="token_wrong_audience"
+        )
 
 
 def _audience(claims: dict[str, Any]) -> set[str]:
     said = claims.get("aud")
     values = said if isinstance(said, list) else [said]
     if not values or not all(isinstance(value, str) for value in values):
-        raise _refused("This token does not say whom it is for.", code="wrong_audience")
+        raise _refused("This token does not say whom it is for.", code="token_wrong_audience")
     return set(values)
 
 
