@@ -2,6 +2,7 @@
 
     DoorError
     ├── BadRequest 400              what was sent cannot be used
+    │   ├── SignInFailed 400        a browser's sign-in ends here: too late, refused, or not to be trusted
     │   ├── UnknownUrl 404          no such path
     │   ├── ModelNotFound 404       no engine serves that model
     │   ├── NotFound 404            no such user, key, session ...
@@ -69,6 +70,14 @@ class BadRequest(DoorError):
     status = 400
     type = "invalid_request_error"
     log_level = logging.INFO
+
+
+class SignInFailed(BadRequest):
+    """`detail`: what the identity provider said, where it did."""
+
+    def __init__(self, message: str, *, code: str, detail: str = "") -> None:
+        super().__init__(message, code=code)
+        self.detail = detail
 
 
 class UnknownUrl(BadRequest):

@@ -44,8 +44,10 @@ async def _read_into(parts: list[bytes], request: RequestScope, limit: int) -> i
     return size
 
 
-async def send_json(request: RequestScope, value: Any, status: int = 200) -> None:
-    await send_bytes(request, msgspec.json.encode(value), status=status)
+async def send_json(
+    request: RequestScope, value: Any, status: int = 200, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    await send_bytes(request, msgspec.json.encode(value), status=status, headers=headers)
 
 
 async def send_bytes(

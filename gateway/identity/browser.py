@@ -68,8 +68,11 @@ class Site:
 
 def is_navigation(request: RequestScope) -> bool:
     """Whether a person sees the answer as a page. What runs in the background gets JSON, never a page to sign in."""
-    if request.method not in ("GET", "HEAD"):
-        return False
+    return request.method in ("GET", "HEAD") and wants_page(request)
+
+
+def wants_page(request: RequestScope) -> bool:
+    """A form that is sent shows its answer too."""
     mode = request.headers.get(b"sec-fetch-mode")
     return mode == b"navigate" if mode is not None else b"text/html" in request.headers.get(b"accept", b"")
 
