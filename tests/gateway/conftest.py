@@ -90,7 +90,7 @@ async def start_door(redis_url: str, tmp_path: Path) -> AsyncIterator[StartDoor]
             values = {"redis_url": redis_url, "data_dir": tmp_path, "bootstrap_key": ADMIN_KEY} | settings
             loaded = load(**values)
             fake = FakeBackend() if backend is None else backend
-            return await stack.enter_async_context(_running(create_app(loaded, fake), fake, loaded))
+            return await stack.enter_async_context(running(create_app(loaded, fake), fake, loaded))
 
         yield start
 
@@ -101,7 +101,7 @@ async def door(start_door: StartDoor) -> RunningDoor:
 
 
 @contextlib.asynccontextmanager
-async def _running(app: App, backend: Any, settings: Settings) -> AsyncIterator[RunningDoor]:
+async def running(app: App, backend: Any, settings: Settings) -> AsyncIterator[RunningDoor]:
     # Without uvicorn's main loop, whose ticks of a tenth of a second are most of what serve() takes in a short test.
     config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2)
     config.load()

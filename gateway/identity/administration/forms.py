@@ -164,7 +164,7 @@ def read_group_name(text: str) -> str:
     try:
         return msgspec.convert(text, GroupName)
     except msgspec.ValidationError as error:
-        raise _explained(error) from None
+        raise BadRequest(f"The name of a group: {_explained(error).message}", param="id") from None
 
 
 def check_networks(networks: tuple[str, ...]) -> None:
