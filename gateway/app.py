@@ -16,6 +16,7 @@ from backends.base import Backend
 from gateway import routes
 from gateway.api.door import Door
 from gateway.api.http import send_error
+from gateway.api.pages import send_to_sign_in
 from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError, StoreAway
 from gateway.identity import access
 from gateway.identity.addresses import Network, client_address
@@ -23,6 +24,7 @@ from gateway.identity.api_keys import ApiKeys, KeyRing, load_server_key, local_a
 from gateway.identity.authentication import Authentication
 from gateway.identity.base import Identifier
 from gateway.identity.behalf import Behalf
+from gateway.identity.browsers import browsers
 from gateway.identity.directory import Actor, Directory
 from gateway.identity.group_book import GroupBook
 from gateway.identity.jwt_bearer import JwtBearer
@@ -74,11 +76,12 @@ class App:
         level = logging.INFO
         try:
             await self._answer(request)
-            if request.route in routes.PUBLIC_PATHS:
+            if request.route in routes.PROBES:
                 level = logging.DEBUG  # asked every few seconds, by machines
         except DoorError as error:
             level = error.log_level
-            await _refuse(request, error)
+            if not (request.route in routes.PAGES and await send_to_sign_in(request, error)):
+                await _refuse(request, error)
         except Exception:
             log.exception("request %s failed", request.request_id)
             level = logging.ERROR
@@ -142,6 +145,7 @@ class App:
             self._bootstrap.cancel()
         await door.pipeline.aclose()
         await door.revocation.aclose()
+        await door.browsers.refresher.aclose()
         await door.providers.aclose()
         await door.uses.aclose()
         await door.engines.aclose()
@@ -168,9 +172,11 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     uses = Uses(directory)
     providers = Providers(settings.issuers)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds), settings.issuers)
+    served = browsers(settings, store, sessions, lookup, providers, people)
     identifiers: list[Identifier] = [
         ApiKeys(key_ring, lookup, _open_webui(settings), uses),
         JwtBearer(providers, people),
+        served.cookie,
     ]
     authentication = _authentication(settings, identifiers, lookup, metrics)
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
@@ -190,6 +196,7 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
         sessions,
         providers,
         people,
+        served,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, health, openai
+from gateway.api import admin, health, openai, sign_in
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -29,14 +29,34 @@ ROUTES = (
     Route("GET", "/healthz", health.healthz),
     Route("GET", "/readyz", health.readyz),
     Route("GET", "/metrics", health.metrics, "metrics", role="auditor"),
+    Route("GET", "/", sign_in.landing),
+    Route("GET", "/account", sign_in.account),
+    Route("GET", "/auth/sign-in", sign_in.begin),
+    Route("GET", "/auth/callback", sign_in.callback),
+    Route("GET", "/auth/local", sign_in.local),
+    Route("GET", "/auth/session", sign_in.session),
+    Route("POST", "/auth/sign-out", sign_in.sign_out),
+    Route("POST", "/auth/backchannel-logout", sign_in.back_channel_logout),
+    Route("GET", "/web/style.css", sign_in.style),
     *(Route(one.method, one.path, one, one.endpoint, one.role) for one in (*admin.OPERATIONS, admin.DOCUMENT)),
 )
 
-# Everything needs a key but these. They tell nothing of users, models or load.
+# Everything needs a key or a session but these. They tell nothing of users, models or load.
 PUBLIC_PATHS = {
     "/healthz": "a supervisor asks it before any key exists",
     "/readyz": "a load balancer asks it and has no key",
+    "/": "it offers the ways to sign in; what it tells of a person it reads from that person's own session",
+    "/auth/sign-in": "whoever signs in has no session yet",
+    "/auth/callback": "the provider sends the browser back here; state, nonce and a cookie say whose sign-in it is",
+    "/auth/local": "the one-time token in the link is the credential",
+    "/auth/sign-out": "ends the session of the cookie, if there is one, and looks at the page's origin itself",
+    "/auth/backchannel-logout": "the provider's signed logout token is the credential",
+    "/web/style.css": "how pages look is no secret, and the first page needs it",
 }
+# Asked every few seconds, by machines: not worth a line in the log each.
+PROBES = frozenset({"/healthz", "/readyz"})
+# Pages that need a session: a person who opens one without it is asked to sign in, and comes back.
+PAGES = frozenset({"/account"})
 
 
 class _Open(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.identity.api_keys import KeyRing
+from gateway.identity.browsers import Browsers
 from gateway.identity.directory import Directory
 from gateway.identity.lookup import Lookup
 from gateway.identity.oidc.provider import Providers
@@ -36,3 +37,4 @@ class Door:
     sessions: Sessions
     providers: Providers
     people: People
+    browsers: Browsers

@@ -19,15 +19,53 @@ from gateway.cli.parts import Place
 if TYPE_CHECKING:
     from gateway.identity.api_keys import KeyRing
     from gateway.identity.directory import Actor, Directory
+    from gateway.store.redis import Store
 
 T = TypeVar("T")
 Work = Callable[["Directory", "KeyRing"], Awaitable[T]]
+StoreWork = Callable[["Store"], Awaitable[T]]
 _TIMEOUT = 5.0
 
 RedisUrl = Annotated[str | None, typer.Option(envvar="SEKISHO_REDIS_URL", help="[default: the Valkey of `sekisho up`]")]
 
 
 def with_directory(data_dir: Path | None, redis_url: str | None, work: Work[T]) -> T:
+    place, url = _reached(data_dir, redis_url)
+    return asyncio.run(on_directory(url, place.data_dir, work))
+
+
+def with_store(data_dir: Path | None, redis_url: str | None, work: StoreWork[T]) -> T:
+    return asyncio.run(on_store(_reached(data_dir, redis_url)[1], work))
+
+
+async def on_directory(redis_url: str, data_dir: Path, work: Work[T]) -> T:
+    from gateway.identity.api_keys import KeyRing, load_server_key
+    from gateway.identity.directory import Directory
+    from gateway.store.records import Records
+
+    async def on_records(store: Store) -> T:
+        directory = Directory(Records(store))
+        return await work(directory, KeyRing(directory, load_server_key(data_dir)))
+
+    return await on_store(redis_url, on_records)
+
+
+async def on_store(redis_url: str, work: StoreWork[T]) -> T:
+    from gateway.errors import DoorError, StoreAway
+    from gateway.store.redis import Store
+
+    store = Store(redis_url, _TIMEOUT)
+    try:
+        return await work(store)
+    except StoreAway as fault:
+        raise CliError(f"Redis does not answer at {redis_url} ({fault.__cause__}).") from fault
+    except DoorError as fault:
+        raise CliError(str(fault)) from fault
+    finally:
+        await store.aclose()
+
+
+def _reached(data_dir: Path | None, redis_url: str | None) -> tuple[Place, str]:
     folder = datadir.chosen(data_dir, os.environ)
     place = Place(folder, datadir.socket_dir(folder))
     if redis_url is None and not place.valkey_socket.exists():
@@ -35,26 +73,7 @@ def with_directory(data_dir: Path | None, redis_url: str | None, work: Work[T]) 
             f"no `sekisho up` runs on the data folder {folder}; start it, or name another folder (--data-dir) "
             "or the Redis to use (--redis-url)."
         )
-    return asyncio.run(on_directory(redis_url or place.redis_url, folder, work))
-
-
-async def on_directory(redis_url: str, data_dir: Path, work: Work[T]) -> T:
-    from gateway.errors import DoorError, StoreAway
-    from gateway.identity.api_keys import KeyRing, load_server_key
-    from gateway.identity.directory import Directory
-    from gateway.store.records import Records
-    from gateway.store.redis import Store
-
-    store = Store(redis_url, _TIMEOUT)
-    try:
-        directory = Directory(Records(store))
-        return await work(directory, KeyRing(directory, load_server_key(data_dir)))
-    except StoreAway as fault:
-        raise CliError(f"Redis does not answer at {redis_url} ({fault.__cause__}).") from fault
-    except DoorError as fault:
-        raise CliError(str(fault)) from fault
-    finally:
-        await store.aclose()
+    return place, redis_url or place.redis_url
 
 
 def actor() -> Actor:

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from gateway.cli import bench, doctor, engine, keys, models, serve, up
+from gateway.cli import bench, doctor, engine, keys, models, serve, sign_in, up
 from gateway.cli.console import CliError, note
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("serve")(serve.serve)
 app.command("engine")(engine.engine)
+app.command("sign-in")(sign_in.sign_in)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
 app.add_typer(bench.app, name="bench")

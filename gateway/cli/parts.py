@@ -36,6 +36,11 @@ class Place:
     def redis_url(self) -> str:
         return f"unix://{self.valkey_socket}"
 
+    @property
+    def address_file(self) -> Path:
+        """Where `up` notes the address that it listens on, for commands that tell it."""
+        return self.data_dir / "address"
+
     def log(self, name: str) -> Path:
         return self.data_dir / "logs" / f"{name}.log"
 
@@ -90,7 +95,11 @@ def gateway(
     async def is_ready() -> bool:
         return (await probes.get("/healthz", host=host, port=port)).status == 200
 
-    own = {"SEKISHO_DATA_DIR": str(place.data_dir), "SEKISHO_REDIS_URL": place.redis_url}
+    own = {
+        "SEKISHO_DATA_DIR": str(place.data_dir),
+        "SEKISHO_REDIS_URL": place.redis_url,
+        "SEKISHO_HOST": str(listener.getsockname()[0]),
+    }
     if engine_url is not None:
         own |= {
             "SEKISHO_ENGINE_KIND": "native",

@@ -24,6 +24,7 @@ class Facts:
     key: str | None  # None: there are keys already
     bootstrapped: bool  # the environment sets the first key, so it is known to whoever set it
     data_dir: Path
+    sign_in: str | None = None  # a link that signs the local admin in once; None: people come by a provider
 
 
 def show(facts: Facts, rows: Sequence[tuple[str, int, Path]]) -> None:
@@ -36,6 +37,11 @@ def show(facts: Facts, rows: Sequence[tuple[str, int, Path]]) -> None:
     for line in _key_lines(facts):
         plain(line)
     plain("")
+    if facts.sign_in is not None:
+        plain("Your browser signs in here, once, within ten minutes. For another link: ./sekisho sign-in")
+        plain("")
+        plain(f"  {facts.sign_in}")
+        plain("")
     plain(curl_line(facts))
 
 

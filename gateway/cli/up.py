@@ -19,6 +19,8 @@ from gateway.cli.console import note
 from gateway.cli.keys import make_first_key
 from gateway.cli.models import DEFAULT_MODEL, ensure_model
 from gateway.cli.parts import Place
+from gateway.cli.serve import load_settings
+from gateway.cli.sign_in import make_link
 from gateway.cli.supervisor import Part, Supervisor
 
 _DOOR_PATIENCE = 10.0
@@ -31,6 +33,8 @@ class Plan:
     model: str | None  # None: without the native engine
     max_num_seqs: int
     engine_options: Sequence[str]
+    signs_in_locally: bool = True
+    public_url: str | None = None  # where browsers reach the gateway, if that is not where it listens
 
 
 def up(
@@ -51,7 +55,9 @@ def up(
     options = ["--max-num-seqs", str(max_num_seqs)]
     options += ["--max-model-len", str(max_model_len)] if max_model_len is not None else []
     options += ["--kv-cache-memory", kv_cache_memory] if kv_cache_memory is not None else []
-    plan = Plan(None if no_engine else model, max_num_seqs, options)
+    config = os.environ.get("SEKISHO_CONFIG")
+    settings = load_settings(Path(config) if config else None, host=host, port=port)
+    plan = Plan(None if no_engine else model, max_num_seqs, options, settings.signs_in_locally, settings.public_url)
     folder = datadir.prepare(datadir.chosen(data_dir, os.environ))
     lock = datadir.lock(folder)
     with listening.listen(host, port) as listener:
@@ -98,12 +104,15 @@ async def _start_and_watch(supervisor: Supervisor, plan: Plan, place: Place, lis
         await supervisor.start(on_ready)
     if plan.model is not None:
         await _until_the_door_sees_its_engine(*listening.address(listener))
+    address = listening.url(listener)
+    place.address_file.write_text(plan.public_url or address, "utf-8")
     facts = summary.Facts(
-        address=listening.url(listener),
+        address=address,
         model=await summary.served_model(place.engine_socket) if plan.model else None,
         key=await make_first_key(place, os.environ),
         bootstrapped="SEKISHO_BOOTSTRAP_KEY" in os.environ,
         data_dir=place.data_dir,
+        sign_in=await make_link(place, plan.public_url or address) if plan.signs_in_locally else None,
     )
     summary.show(facts, supervisor.rows())
     await supervisor.watch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,16 @@ class Person(NamedTuple):
     groups: Sequence[str]
 
 
+class Visit(NamedTuple):
+    """One of a person's sessions."""
+
+    agent: str
+    address: str
+    begun: int  # Unix seconds
+    seen: int
+    here: bool  # it is this browser's
+
+
 def landing(language: Language, person: Person) -> str:
     groups = ", ".join(escape(group) for group in person.groups) or said("none", language)
     email = f'<p class="soft">{escape(person.email)}</p>' if person.email else ""
@@ -39,10 +50,19 @@ def landing(language: Language, person: Person) -> str:
         f"<dt>{said('why', language)}</dt><dd>{_why(person.why, language)}</dd>"
         f"<dt>{said('tenant', language)}</dt><dd>{escape(person.tenant)}</dd>"
         f"<dt>{said('groups', language)}</dt><dd>{groups}</dd></dl>"
+        f'<p><a href="/account">{said("where", language)}</a></p>'
         '<form method="post" action="/auth/sign-out">'
         f'<button class="button quiet">{said("sign_out", language)}</button></form>'
     )
     return _page(language, said("tagline", language), body)
+
+
+def account(language: Language, visits: Sequence[Visit]) -> str:
+    title = said("where", language)
+    items = "".join(f"<li>{_visit(language, visit)}</li>" for visit in visits)
+    return _page(
+        language, title, f'<h1>{title}</h1><ul class="visits">{items}</ul>{_link(said("back", language), "/")}'
+    )
 
 
 def choice(language: Language, choices: Sequence[Choice], *, local: bool) -> str:
@@ -69,6 +89,17 @@ def failure(language: Language, code: str | None, message: str, detail: str, req
         + _link(said("again", language), "/")
     )
     return _page(language, title, body)
+
+
+def _visit(language: Language, visit: Visit) -> str:
+    agent = escape(visit.agent) or said("unknown_browser", language)
+    here = f" <strong>({said('this_browser', language)})</strong>" if visit.here else ""
+    times = said("since", language, begun=_time(visit.begun), seen=_time(visit.seen))
+    return f'{agent}{here}<br><span class="soft">{escape(visit.address)} · {times}</span>'
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _why(why: Sequence[str], language: Language) -> str:

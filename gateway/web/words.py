@@ -28,8 +28,11 @@ WORDS: dict[str, dict[Language, str]] = {
     "tenant": {"en": "Tenant", "ja": "テナント"},
     "groups": {"en": "Groups", "ja": "グループ"},
     "none": {"en": "none", "ja": "なし"},
-    "set_by_admin": {"en": "set by an administrator", "ja": "管理者による設定"},
-    "by_default": {"en": "given to everybody who signs in", "ja": "サインインした全員に付与される既定の役割"},
+    "where": {"en": "Where you are signed in", "ja": "サインイン中のブラウザー"},
+    "since": {"en": "since {begun}, last used {seen} (UTC)", "ja": "{begun} から、最終利用 {seen}（UTC）"},
+    "this_browser": {"en": "this browser", "ja": "このブラウザー"},
+    "back": {"en": "Back", "ja": "戻る"},
+    "unknown_browser": {"en": "a browser that does not say its name", "ja": "名称不明のブラウザー"},
     "sign_out": {"en": "Sign out", "ja": "サインアウト"},
     "role_user": {"en": "user", "ja": "利用者"},
     "role_service": {"en": "service", "ja": "サービス"},
@@ -61,7 +64,7 @@ WORDS: dict[str, dict[Language, str]] = {
     },
     "error_groups_overage": {
         "en": "You belong to more groups than your provider tells, so your role is not known. An administrator can "
-        "mend this: app roles instead of groups, the claim limited to this application's groups, or your groups set here.",
+        "mend this: app roles instead of groups, the claim limited to this application's groups, or groups set here.",
         "ja": "所属グループが多すぎて、IDプロバイダーから一覧が届きませんでした。役割を決められないため、"
         "管理者に対応を依頼してください（アプリロールの利用、クレームの対象グループの限定、またはここでのグループ設定）。",
     },
@@ -72,6 +75,10 @@ WORDS: dict[str, dict[Language, str]] = {
     "error_store_unavailable": {
         "en": "The service is not available at the moment. Try again shortly.",
         "ja": "現在サービスを利用できません。しばらくしてからもう一度お試しください。",
+    },
+    "error_browsers_only": {
+        "en": "This page is for people who signed in with a browser. Programs ask /admin/v1/whoami.",
+        "ja": "このページはブラウザーでサインインした人のためのものです。プログラムは /admin/v1/whoami を使います。",
     },
     "error_foreign_origin": {
         "en": "A page of another site may not act in your name. Go to the first page and do it there.",

@@ -27,7 +27,7 @@ async def test_every_route_but_the_public_ones_needs_a_key(door: RunningDoor, ro
             await error_of(response, 401)
 
 
-@pytest.mark.parametrize("path", PUBLIC_PATHS)
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/auth/sign-in", "/web/style.css"])
 async def test_public_paths_need_none(door: RunningDoor, path: str) -> None:
     async with door.client.get(path, headers=NO_KEY) as response:
         assert response.status == 200
@@ -37,7 +37,6 @@ async def test_public_paths_need_none(door: RunningDoor, path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "/v1",
         "/v1/",
         "/v1/models/",

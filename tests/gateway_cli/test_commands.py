@@ -14,7 +14,7 @@ from gateway.cli.console import CliError
 from gateway.cli.main import app
 from native_engine.loading import store
 
-COMMANDS = ["up", "serve", "engine", "models", "keys", "bench", "doctor"]
+COMMANDS = ["up", "serve", "engine", "sign-in", "models", "keys", "bench", "doctor"]
 
 
 def invoke(*arguments: str) -> Result:
@@ -124,3 +124,25 @@ def test_an_installed_model_is_not_fetched_again(tmp_path: Path, monkeypatch: py
     own.write_bytes(b"GGUF")
     monkeypatch.setattr(store, "pull", lambda *_: pytest.fail("fetched"))
     ensure_model(str(own), tmp_path)
+
+
+def test_up_refuses_a_public_address_where_the_operator_signs_in_by_a_link(tmp_path: Path) -> None:
+    refusal = fault("up", "--host", "0.0.0.0", "--data-dir", str(tmp_path / "data"))
+    assert refusal.exit_code == 2
+    for part in ("0.0.0.0", "issuers", "local_sign_in: false"):
+        assert part in str(refusal)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_link_needs_something_that_runs(tmp_path: Path) -> None:
+    assert "no `sekisho up` runs" in str(fault("sign-in", "--data-dir", str(tmp_path)))
+
+
+def test_up_tells_the_link_that_signs_in_and_is_silent_where_a_provider_does_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = "http://127.0.0.1:8080/auth/local?token=t"
+    summary.show(summary.Facts("http://127.0.0.1:8080", None, None, False, tmp_path, link), [])
+    assert link in capsys.readouterr().out
+    summary.show(summary.Facts("http://127.0.0.1:8080", None, None, False, tmp_path), [])
+    assert "signs in" not in capsys.readouterr().out
