@@ -20,10 +20,20 @@ _REASONS = {
     "address_not_allowed": "address",
     "account_disabled": "disabled",
     "invalid_forwarded_user": "forwarded_user",
+    "invalid_token": "token",
+    "token_unknown_issuer": "token",
+    "token_wrong_issuer": "token",
+    "token_wrong_audience": "token_audience",
+    "token_not_yet_valid": "token_time",
+    "token_expired": "expired",
+    "groups_overage": "groups",
+    "too_many_groups": "groups",
+    "session_ended": "session",
+    "foreign_origin": "origin",
     "too_many_failures": "throttled",
 }
-# What a guess comes to. Whoever shows nothing, or what was good once, is not guessing.
-_GUESSES = frozenset({"malformed", "unknown_key", "token", "other"})
+# What a guess comes to. Whoever shows nothing, or what is another's or was good once, is not guessing.
+_GUESSES = frozenset({"malformed", "unknown_key", "token"})
 
 
 class Authentication:
@@ -60,14 +70,7 @@ class Authentication:
         )
 
     def _note(self, request: RequestScope, error: DoorError) -> None:
-        reason = _reason(error)
+        reason = _REASONS.get(error.code or "", "other")
         self._metrics.auth_failures.labels(reason).inc()
-        if reason in _GUESSES and isinstance(error, Unauthenticated):
+        if reason in _GUESSES:
             self._throttle.note_bad(request)
-
-
-def _reason(error: DoorError) -> str:
-    code = error.code or ""
-    if code in _REASONS:
-        return _REASONS[code]
-    return next((kind for kind in ("token", "session") if kind in code), "other")

@@ -52,9 +52,9 @@ def is_refused(throttle: Throttle, request: RequestScope) -> int:
 
 def test_an_address_is_refused_from_the_limit_on_until_its_minute_is_over(clock: Clock) -> None:
     slow = Throttle(3, clock)
-    for _ in range(3):
-        assert not is_refused(slow, request_with("bad"))
-        slow.note_bad(request_with("bad"))
+    for number in range(3):
+        assert not is_refused(slow, request_with("new"))
+        slow.note_bad(request_with(f"bad-{number}"))
         clock.now += 10
     assert is_refused(slow, request_with("new")) == 31
     assert not is_refused(slow, request_with("new", client="192.0.2.2"))
@@ -66,16 +66,42 @@ def test_an_address_is_refused_from_the_limit_on_until_its_minute_is_over(clock:
     assert not is_refused(slow, request_with("new"))
 
 
-@pytest.mark.parametrize("header", [b"authorization", b"cookie"])
-def test_what_was_let_in_from_an_address_goes_on_being_let_in_there(clock: Clock, header: bytes) -> None:
+def test_a_credential_that_is_shown_again_and_again_counts_against_itself(clock: Clock) -> None:
+    slow = Throttle(3, clock)
+    for _ in range(3):
+        assert not is_refused(slow, request_with("stale"))
+        slow.note_bad(request_with("stale"))
+    assert is_refused(slow, request_with("stale")) == 61
+    assert not is_refused(slow, request_with("new"))
+    clock.now += 60
+    assert not is_refused(slow, request_with("stale"))
+
+
+@pytest.mark.parametrize(
+    ("header", "credential", "refused"),
+    [
+        (b"authorization", "Bearer sk-skh-b-0123456789abcdef", True),
+        (b"authorization", "bearer  sk-skh-b-0123456789abcdef", True),
+        (b"authorization", "Bearer a.b.c", False),
+        (b"cookie", "sekisho=a", False),
+    ],
+)
+def test_whoever_guesses_keys_does_not_keep_people_out(
+    clock: Clock, header: bytes, credential: str, refused: bool
+) -> None:
     slow = Throttle(1, clock)
-    good = request_with("good", header=header)
-    slow.note_good(good)
+    slow.note_bad(request_with("Bearer sk-skh-a-0123456789abcdef"))
+    assert bool(is_refused(slow, request_with(credential, header=header))) is refused
+
+
+def test_what_was_let_in_from_an_address_goes_on_being_let_in_there(clock: Clock) -> None:
+    slow = Throttle(1, clock)
+    slow.note_good(request_with("good"))
     slow.note_bad(request_with("bad"))
-    assert not is_refused(slow, good)
-    assert is_refused(slow, request_with("goodness", header=header))
+    assert not is_refused(slow, request_with("good"))
+    assert is_refused(slow, request_with("goodness"))
     slow.note_bad(request_with("bad", client="192.0.2.2"))
-    assert is_refused(slow, request_with("good", client="192.0.2.2", header=header))
+    assert is_refused(slow, request_with("good", client="192.0.2.2"))
 
 
 def test_what_turns_bad_is_known_no_longer(clock: Clock) -> None:
@@ -117,7 +143,7 @@ def test_its_memory_is_bounded_and_the_oldest_goes_first(clock: Clock, monkeypat
     for number in range(50):
         slow.note_good(request_with(f"good-{number}"))
         slow.note_bad(request_with("bad", client=f"10.0.0.{number}"))
-    assert len(slow._failures) == len(slow._good) == 10
+    assert len(slow._places) == len(slow._good) == 10
     assert not is_refused(slow, request_with("x", client="10.0.0.0"))
     assert is_refused(slow, request_with("x", client="10.0.0.49"))
 
@@ -136,7 +162,7 @@ async def test_past_the_limit_a_guess_is_a_429_that_asks_redis_nothing(
         return await original(self, kind, record_id)
 
     monkeypatch.setattr(Directory, "get", get)
-    assert [await status(door, WRONG) for _ in range(3)] == [401] * 3
+    assert [await status(door, f"{WRONG}{number}") for number in range(3)] == [401] * 3
     assert (Key, "nobody") in asked
     asked.clear()
     async with door.post(ask(), headers=bearer(WRONG)) as response:
@@ -147,6 +173,12 @@ async def test_past_the_limit_a_guess_is_a_429_that_asks_redis_nothing(
     assert asked == []
     assert await status(door, known.key) == 200
     assert await status(door, AUTH["authorization"].removeprefix("Bearer ")) == 429
+
+
+async def test_a_program_with_a_stale_key_locks_out_itself_alone(start_door: StartDoor) -> None:
+    door = await start_door(auth_failures_per_minute=2)
+    assert [await status(door, WRONG) for _ in range(4)] == [401, 401, 429, 429]
+    assert await status(door, (await made(door)).key) == 200
 
 
 async def test_who_shows_nothing_or_what_was_good_once_is_not_guessing(start_door: StartDoor) -> None:
@@ -167,14 +199,13 @@ async def test_refusals_are_counted_by_reason(start_door: StartDoor) -> None:
     assert await status(door, AUTH["authorization"].removeprefix("Bearer ")) == 200
     for _ in range(2):
         await status(door, WRONG)
+    await status(door, WRONG)
     await status(door, "sk-skh-\xff")
     async with door.client.get("/metrics") as response:
         lines = (await response.text()).splitlines()
     counted = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in lines if "auth_failures_total{" in line}
-    assert counted == {
-        f'sekisho_auth_failures_total{{reason="{reason}"}}': count
-        for reason, count in [("expired", "1.0"), ("address", "1.0"), ("unknown_key", "2.0"), ("throttled", "1.0")]
-    }
+    reasons = {"expired": "1.0", "address": "1.0", "unknown_key": "2.0", "throttled": "1.0", "malformed": "1.0"}
+    assert counted == {f'sekisho_auth_failures_total{{reason="{name}"}}': count for name, count in reasons.items()}
 
 
 async def status(door: RunningDoor, key: str) -> int:
