@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any, ClassVar, TypeVar
-
-import msgspec
+from typing import Any, ClassVar
 
 from gateway.scope import Endpoint, Grant, Principal, Role
+from gateway.store.record import AnyRecord, Record, decode, encode
+
+__all__ = ["AnyRecord", "Record", "decode", "encode"]  # moved
 
 DEFAULT_TENANT = "default"
 # The issuer of people whom no provider vouches for: the operator of this machine.
 LOCAL_ISSUER = "local"
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`id` is unique within its kind: lower case letters, digits and `_ - .`, never changed."""
-
-    kind: ClassVar[str]
-    # Never shown, not even in the audit trail.
-    secret_fields: ClassVar[frozenset[str]] = frozenset()
-
-    id: str
-    created: int = 0  # Unix seconds
-
-    def public(self) -> dict[str, Any]:
-        """All fields, defaults too, less the secret ones."""
-        shown = {name: getattr(self, name) for name in self.__struct_fields__ if name not in self.secret_fields}
-        built: dict[str, Any] = msgspec.to_builtins(shown)
-        return built
-
-
-AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 class User(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -125,11 +106,3 @@ def user_id(issuer: str, subject: str) -> str:
     """Of fixed form whatever a provider calls its people, and telling nothing of them."""
     digest = hashlib.sha256(f"{issuer}\0{subject}".encode()).digest()
     return "usr_" + base64.b32encode(digest[:15]).decode().lower()
-
-
-def encode(record: Record) -> bytes:
-    return msgspec.json.encode(record)
-
-
-def decode(data: bytes, kind: type[AnyRecord]) -> AnyRecord:
-    return msgspec.json.decode(data, type=kind)
