@@ -178,10 +178,12 @@ class Settings(BaseModel):
     session_idle_seconds: float = Field(8 * 3600.0, ge=60, description="A browser session unused this long ends.")
     session_seconds: float = Field(7 * 86_400.0, ge=60, description="A browser session ends after this, used or not.")
     auth_failures_per_minute: int = Field(
-        20, ge=1, description="Bad credentials from one address in a minute; past it 429."
+        20, ge=1, description="Different bad credentials from one address in a minute; past it new ones get a 429."
     )
     open_webui_secret: SecretStr | None = Field(
-        None, description="Open WebUI's FORWARD_USER_INFO_HEADER_JWT_SECRET, for keys that may forward its users."
+        None,
+        min_length=16,
+        description="Open WebUI's FORWARD_USER_INFO_HEADER_JWT_SECRET, for keys that may forward its users.",
     )
 
     max_concurrency: int = Field(

@@ -101,6 +101,16 @@ async def test_a_stream_of_somebody_else_goes_on(start_door: StartDoor) -> None:
         assert (await response.read()).endswith(DONE)
 
 
+async def test_an_answer_that_is_complete_stays_so(start_door: StartDoor) -> None:
+    door = await start_door(FakeBackend(lambda body: Script((WORD, event(chat_chunk({}, "stop")), DONE, 30.0))))
+    assert door.app.door is not None
+    key = await made(door)
+    async with door.post(ask(stream=True), headers=bearer(key.key)) as response:
+        received = await response.content.readuntil(DONE)
+        await door.app.door.directory.delete(ACTOR, Key, key.record.id)
+        assert received + await response.read() == received
+
+
 async def test_an_answer_that_has_not_begun_is_a_401(start_door: StartDoor) -> None:
     door = await start_door(FakeBackend(lambda body: Script((30.0, WORD))))
     assert door.app.door is not None
