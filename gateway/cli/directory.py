@@ -29,11 +29,6 @@ _TIMEOUT = 5.0
 RedisUrl = Annotated[str | None, typer.Option(envvar="SEKISHO_REDIS_URL", help="[default: the Valkey of `sekisho up`]")]
 
 
-def with_directory(data_dir: Path | None, redis_url: str | None, work: Work[T]) -> T:
-    place, url = _reached(data_dir, redis_url)
-    return asyncio.run(on_directory(url, place.data_dir, work))
-
-
 def with_store(data_dir: Path | None, redis_url: str | None, work: StoreWork[T]) -> T:
     return asyncio.run(on_store(_reached(data_dir, redis_url)[1], work))
 

@@ -6,7 +6,21 @@ import sys
 
 import typer
 
-from gateway.cli import bench, doctor, engine, keys, models, serve, sign_in, up
+from gateway.cli import (
+    audit,
+    bench,
+    doctor,
+    engine,
+    groups,
+    keys,
+    models,
+    serve,
+    service_accounts,
+    sessions,
+    sign_in,
+    up,
+    users,
+)
 from gateway.cli.console import CliError, note
 
 app = typer.Typer(
@@ -23,6 +37,11 @@ app.command("engine")(engine.engine)
 app.command("sign-in")(sign_in.sign_in)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
+app.add_typer(users.app, name="users")
+app.add_typer(groups.app, name="groups")
+app.add_typer(service_accounts.app, name="service-accounts")
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(audit.app, name="audit")
 app.add_typer(bench.app, name="bench")
 app.command("doctor")(doctor.doctor)
 

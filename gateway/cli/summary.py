@@ -74,6 +74,6 @@ def _key_lines(facts: Facts) -> list[str]:
     if facts.bootstrapped:
         return ["The admin API key is the one in SEKISHO_BOOTSTRAP_KEY."]
     return [
-        "The first API key was shown when it was made. To make another: ./sekisho keys create NAME --role admin",
+        "The first API key was shown when it was made. To make another: ./sekisho keys create NAME --admin",
         "The line below reads it from SEKISHO_KEY: export SEKISHO_KEY=sk-skh-...",
     ]

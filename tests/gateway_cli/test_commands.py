@@ -14,7 +14,21 @@ from gateway.cli.console import CliError
 from gateway.cli.main import app
 from native_engine.loading import store
 
-COMMANDS = ["up", "serve", "engine", "sign-in", "models", "keys", "bench", "doctor"]
+COMMANDS = [
+    "up",
+    "serve",
+    "engine",
+    "sign-in",
+    "models",
+    "keys",
+    "users",
+    "groups",
+    "service-accounts",
+    "sessions",
+    "audit",
+    "bench",
+    "doctor",
+]
 
 
 def invoke(*arguments: str) -> Result:

@@ -22,7 +22,7 @@ KeyOf = Callable[..., Awaitable[dict[str, str]]]
 @pytest.fixture
 async def office(start_door: StartDoor) -> RunningDoor:
     """A door with an issuer whose people may be made; its client has an admin's key."""
-    return await start_door(issuers=[{"issuer": ISSUER, "client_id": "gateway"}], public_url="http://127.0.0.1")
+    return await start_door(issuers=[{"issuer": ISSUER, "client_id": "gateway"}])
 
 
 @pytest.fixture
