@@ -14,7 +14,8 @@ from gateway.cli.console import CliError
 from gateway.cli.main import app
 from native_engine.loading import store
 
-COMMANDS = [
+COMMANDS = ["up", "serve", "engine", "sign-in", "models", "bench", "doctor"]
+COMMANDS += ["keys", "users", "groups", "service-accounts", "sessions", "audit"]
     "up",
     "serve",
     "engine",
