@@ -23,7 +23,12 @@ def token(request: RequestScope) -> str | None:
     found = found.strip()
     if scheme.lower() != b"bearer" or not found:
         return None
-    if len(found) > _LONGEST or not _TOKEN.fullmatch(found):
+    if len(found) > _LONGEST:
+        raise Unauthenticated(
+            f"Your token has {len(found)} bytes; at most {_LONGEST} are taken. Ask an administrator to limit claims.",
+            code="token_too_long",
+        )
+    if not _TOKEN.fullmatch(found):
         raise Unauthenticated(
             "The Authorization header holds no token. Send: Authorization: Bearer YOUR_KEY.",
             code="invalid_authorization",

@@ -69,6 +69,7 @@ class _Registry(JWSRegistry):
     """Takes what the issuer's settings take and nothing else; extra headers are ignored, as RFC 7515 has it."""
 
     max_header_length = 8192  # some send the certificate's chain along
+    max_payload_length = 1024 * 1024  # who has too many groups should hear just that
 
     def __init__(self, allowed: Collection[str]) -> None:
         super().__init__(algorithms=allowed, strict_check_header=False)

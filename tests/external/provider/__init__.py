@@ -136,7 +136,7 @@ def provider_control() -> Iterator[str]:
 
 @pytest.fixture
 async def make_provider(provider_control: str) -> AsyncIterator[MakeProvider]:
-    """Makes providers; options: accessTokenSeconds, idTokenSeconds, rotateRefreshTokens."""
+    """Makes providers; options: accessTokenSeconds, idTokenSeconds, rotateRefreshTokens, conformIdTokenClaims."""
     made: list[RealProvider] = []
 
     async def make(**options: Any) -> RealProvider:

@@ -18,16 +18,7 @@ Date.now = () => now() + (clock.getStore()?.skew ?? 0) * 1000;
 
 let keysMade = 0;
 
-// The next ones are made while the test is busy with something else.
-let ahead = generateKeys();
-
-function makeKeys() {
-  const made = ahead;
-  ahead = generateKeys();
-  return made;
-}
-
-async function generateKeys() {
+async function makeKeys() {
   keysMade += 1;
   const number = keysMade;
   return Promise.all(ALGORITHMS.map(async (alg) => {
@@ -35,6 +26,10 @@ async function generateKeys() {
     return { ...(await exportJWK(privateKey)), kid: `${alg.toLowerCase()}-${number}`, alg, use: 'sig' };
   }));
 }
+
+// Making RSA keys is slow. Issuers start with one of a few sets in turn, so that any two of a test differ.
+const first = [makeKeys(), makeKeys(), makeKeys()];
+let issuersMade = 0;
 
 const publicPart = ({ d, p, q, dp, dq, qi, ...rest }) => rest; // eslint-disable-line no-unused-vars
 
@@ -49,7 +44,7 @@ export class Issuer {
   }
 
   async start() {
-    this.keys = await makeKeys();
+    this.keys = await first[issuersMade++ % first.length];
     await this.listen(0);
     this.url = `http://127.0.0.1:${this.port}`;
     this.rebuild();
@@ -98,7 +93,8 @@ export class Issuer {
         email: ['email', 'email_verified'],
       },
       scopes: ['openid', 'profile', 'email', 'offline_access', 'ask'],
-      conformIdTokenClaims: false, // claims in the ID token itself, as Keycloak and Entra put them
+      // Claims in the ID token itself, as Keycloak and Entra put them, unless a test wants them in the userinfo alone.
+      conformIdTokenClaims: this.options.conformIdTokenClaims ?? false,
       enabledJWA: { idTokenSigningAlgValues: ALGORITHMS },
       features: {
         devInteractions: { enabled: false },
