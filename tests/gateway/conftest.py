@@ -24,6 +24,10 @@ from gateway.app import App, create_app
 from gateway.errors import StoreAway
 from gateway.identity.records import Key
 from gateway.settings import Settings, load
+from tests.gateway.signing_in import new_browser, sign_in_door
+
+# Fixtures of people who sign in, for every test here.
+__all__ = ["new_browser", "sign_in_door"]
 
 ADMIN_KEY = "sk-skh-admin-0123456789abcdef"
 AUTH = {"authorization": f"Bearer {ADMIN_KEY}"}
@@ -103,7 +107,9 @@ async def door(start_door: StartDoor) -> RunningDoor:
 @contextlib.asynccontextmanager
 async def running(app: App, backend: Any, settings: Settings) -> AsyncIterator[RunningDoor]:
     # Without uvicorn's main loop, whose ticks of a tenth of a second are most of what serve() takes in a short test.
-    config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=2)
+    # A door that people sign in at has to know its address beforehand.
+    port = settings.port if settings.public_url else 0
+    config = uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=2)
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
