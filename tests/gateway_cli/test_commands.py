@@ -16,20 +16,6 @@ from native_engine.loading import store
 
 COMMANDS = ["up", "serve", "engine", "sign-in", "models", "bench", "doctor"]
 COMMANDS += ["keys", "users", "groups", "service-accounts", "sessions", "audit"]
-    "up",
-    "serve",
-    "engine",
-    "sign-in",
-    "models",
-    "keys",
-    "users",
-    "groups",
-    "service-accounts",
-    "sessions",
-    "audit",
-    "bench",
-    "doctor",
-]
 
 
 def invoke(*arguments: str) -> Result:
