@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gateway.cli import datadir
@@ -70,7 +70,8 @@ def show_list(page: Page[V], columns: Sequence[str], as_json: bool) -> None:
     if as_json:
         show_json(page)
         return
-    table = Table(*(column.replace("_", " ") for column in columns))
+    # An id that is cut in two can be neither found nor copied.
+    table = Table(*(Column(column.replace("_", " "), no_wrap=column == "id") for column in columns))
     for row in page.data:
         table.add_row(*(_cell(column, getattr(row, column)) for column in columns))
     out.print(table)

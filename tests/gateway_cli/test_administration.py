@@ -248,6 +248,15 @@ def test_what_a_provider_calls_people_neither_colours_nor_moves_anything(termina
     assert "\u202e" not in shown
 
 
+def test_an_id_stays_whole_in_a_narrow_table(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, someone: User
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    made = terminal.json("keys", "create", "a name that is much too long for a narrow table " * 3)
+    assert made["id"] in terminal.tells("keys", "list")
+    assert someone.id in terminal.tells("users", "list")
+
+
 @pytest.mark.parametrize("command", ["users", "groups", "service-accounts", "sessions", "keys"])
 def test_unknown_ids_are_told_as_one_line(terminal: Terminal, command: str) -> None:
     act = {"sessions": "end", "keys": "revoke"}.get(command, "delete")
