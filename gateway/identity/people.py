@@ -64,11 +64,11 @@ class _Visit(NamedTuple):
             last_seen=seen if seen - user.last_seen >= _SEEN_SECONDS else user.last_seen,
         )
 
-    def kept(self, user: User) -> User:
+    def kept(self, user: User, now: User | None = None) -> User:
         """The record as it should be from now on; the same one where this is no news."""
         if self.said.issued < user.token_issued:
             return user
-        after = self.now(user)
+        after = self.now(user) if now is None else now
         if not self.decides:
             after = msgspec.structs.replace(after, **{name: getattr(user, name) for name in _DECIDED})
         is_news = msgspec.structs.replace(after, token_issued=user.token_issued) != user
@@ -110,9 +110,9 @@ class People:
             user = await self._first_seen(subject, visit)
         if user.disabled:
             raise Forbidden("Your account here is disabled. Ask an administrator.", code="account_disabled")
-        if visit.kept(user) != user:
-            await self._keep(user, visit)
         now = visit.now(user)
+        if visit.kept(user, now) != user:
+            await self._keep(user, visit)
         if now.problem:
             raise GroupsOverage
         return now

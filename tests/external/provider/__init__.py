@@ -20,6 +20,7 @@ import aiohttp
 import pytest
 
 FOLDER = Path(__file__).parent
+OLDEST_NODE = (20, 12)
 CLIENT_ID = "sekisho"
 CLIENT_SECRET = "a-secret-of-the-tests-alone"
 
@@ -165,6 +166,9 @@ def _install() -> None:
     """Several test runs may come here at once; one installs, the others wait for it."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         _give_up("Node.js and npm are not installed")
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    if tuple(map(int, version.removeprefix("v").split("."))) < OLDEST_NODE:
+        _give_up(f"Node.js is {version}, and older than {OLDEST_NODE[0]}.{OLDEST_NODE[1]}")
     lock = FOLDER / "package-lock.json"
     stamp = FOLDER / "node_modules" / ".installed"
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
