@@ -1,0 +1,219 @@
+"""Sign-in as people do it: a real Chromium, a real provider, our pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.async_api import BrowserContext, Page, async_playwright
+
+from gateway.identity import local_link
+from gateway.identity.api_keys import local_admin
+from tests.external.provider import RealProvider
+from tests.gateway.conftest import RunningDoor
+from tests.gateway.signing_in import SignInDoor, free_port
+
+pytestmark = pytest.mark.slow
+
+NewContext = Callable[..., Awaitable[BrowserContext]]
+FETCH = "path => fetch(path).then(async answer => [answer.status, answer.redirected, await answer.text()])"
+
+
+def chromium() -> str:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if (found := shutil.which(name)) is not None:
+            return found
+    if os.environ.get("CI"):
+        pytest.fail("no Chromium is installed; CI needs one")
+    pytest.skip("no Chromium is installed")
+
+
+@pytest.fixture
+async def new_context() -> AsyncIterator[NewContext]:
+    """Makes browsers that share nothing with each other. What a page complains of fails the test."""
+    complaints: list[str] = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+
+        async def make(**options: Any) -> BrowserContext:
+            context = await browser.new_context(**options)
+            context.on("weberror", lambda error: complaints.append(str(error.error)))
+            context.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+            context.set_default_timeout(10_000)
+            return context
+
+        yield make
+        await browser.close()
+    refused = [text for text in complaints if "Content Security Policy" in text or "Error" in text]
+    assert refused == []
+
+
+@pytest.fixture
+async def door(provider: RealProvider, sign_in_door: SignInDoor) -> RunningDoor:
+    await provider.people(
+        hanako={"name": "山田 花子", "email": "hanako@example.com", "groups": ["platform", "sales"]},
+        taro={"name": "太郎"},
+    )
+    return await sign_in_door(provider, issuer={"name": "Example ID", "group_roles": {"platform": "admin"}})
+
+
+async def sign_in(page: Page, login: str) -> None:
+    """From the page with the choice to wherever it leads."""
+    await page.click("a.button")
+    await page.fill("input[name=login]", login)
+    await page.click("button[value=sign-in]")
+    await page.wait_for_load_state()
+
+
+async def picture(page: Page, name: str) -> None:
+    """For a person to look at, where one asks for it."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        await page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+async def test_a_person_signs_in_sees_why_and_signs_out_here_and_there(
+    door: RunningDoor, provider: RealProvider, new_context: NewContext
+) -> None:
+    page = await (await new_context(locale="ja-JP")).new_page()
+    await page.goto(door.url)
+    assert "Example ID でサインイン" in await page.inner_text("main")
+    await picture(page, "choice-ja")
+    await sign_in(page, "hanako")
+    assert page.url == f"{door.url}/"
+    text = await page.inner_text("main")
+    for said in ("山田 花子", "管理者", "platform", "sales"):
+        assert said in text
+    await picture(page, "landing-ja")
+    assert await page.evaluate("document.cookie") == "", "a script can read the session's cookie"
+    await page.click("a[href='/account']")
+    assert "このブラウザー" in await page.inner_text("main")
+    await page.go_back()
+    await page.click("button")  # our form, whose answer leads to another host: the policy has to let it
+    await page.wait_for_url(f"{provider.issuer}/session/end**")
+    await page.click("button[name=logout]")
+    await page.wait_for_url(f"{door.url}/")
+    assert "でサインイン" in await page.inner_text("main")
+    await page.click("a.button")
+    assert await page.locator("input[name=login]").count() == 1, "the provider still knows the person"
+
+
+async def test_a_page_that_needs_a_session_comes_back_after_sign_in(door: RunningDoor, new_context: NewContext) -> None:
+    page = await (await new_context()).new_page()
+    await page.goto(f"{door.url}/account")
+    await page.fill("input[name=login]", "taro")
+    await page.click("button[value=sign-in]")
+    await page.wait_for_url(f"{door.url}/account")
+    assert "this browser" in await page.inner_text("main")
+    await picture(page, "account-en")
+
+
+async def test_a_script_in_the_background_gets_a_401_and_no_page(door: RunningDoor, new_context: NewContext) -> None:
+    page = await (await new_context(bypass_csp=True)).new_page()  # a script at all: our pages allow none
+    await page.goto(door.url)
+    for path in ("/account", "/auth/session", "/v1/models"):
+        status, redirected, body = await page.evaluate(FETCH, path)
+        assert (status, redirected) == (401, False)
+        assert '"error"' in body
+    await sign_in(page, "taro")
+    assert (await page.evaluate(FETCH, "/v1/models"))[0] == 200
+
+
+async def test_a_planted_session_is_not_the_one_that_is_signed_in(door: RunningDoor, new_context: NewContext) -> None:
+    attacker, victim = await new_context(), await new_context()
+    own = await attacker.new_page()
+    await own.goto(door.url)
+    await sign_in(own, "taro")
+    planted = {cookie["name"]: cookie["value"] for cookie in await attacker.cookies(door.url)}["sekisho"]
+    await victim.add_cookies([{"name": "sekisho", "value": planted, "url": door.url, "httpOnly": True}])
+    page = await victim.new_page()
+    await page.goto(f"{door.url}/auth/sign-in")
+    await page.fill("input[name=login]", "hanako")
+    await page.click("button[value=sign-in]")
+    await page.wait_for_url(f"{door.url}/")
+    assert "花子" in await page.inner_text("main")
+    await own.reload()
+    assert "Sign in with" in await own.inner_text("main"), "the planted session sees the victim's sign-in"
+
+
+async def test_a_replayed_code_and_a_wrong_state_are_told_on_a_page(door: RunningDoor, new_context: NewContext) -> None:
+    context = await new_context()
+    page = await context.new_page()
+    seen: list[str] = []
+    page.on("request", lambda request: seen.append(request.url) if "/auth/callback" in request.url else None)
+    await page.goto(door.url)
+    await sign_in(page, "taro")
+    answer = await page.goto(seen[0])
+    assert answer is not None
+    assert answer.status == 400
+    assert "used already" in await page.inner_text("main")
+    await picture(page, "failure-en")
+    answer = await page.goto(f"{door.url}/auth/callback?state=made-up&code=x")
+    assert answer is not None
+    assert answer.status == 400
+    await page.click("a.button")
+    assert "太郎" in await page.inner_text("main"), "a failed attempt ended the session that was there"
+
+
+async def test_another_sites_form_cannot_sign_a_person_out(door: RunningDoor, new_context: NewContext) -> None:
+    context = await new_context()
+    page = await context.new_page()
+    await page.goto(door.url)
+    await sign_in(page, "taro")
+    evil = await context.new_page()
+    # Of the same site by a browser's rules, so the cookie comes along: what protects is the origin.
+    elsewhere = f"http://127.0.0.1:{free_port()}/"
+    form = f'<form method="post" action="{door.url}/auth/sign-out"><button>win</button></form>'
+    await evil.route(elsewhere, lambda route: route.fulfill(content_type="text/html", body=form))
+    await evil.goto(elsewhere)
+    async with evil.expect_response("**/auth/sign-out") as caught:
+        await evil.click("button")
+    answer = await caught.value
+    assert "sekisho=" in (await answer.request.all_headers())["cookie"]
+    assert answer.status == 403
+    await page.reload()
+    assert "太郎" in await page.inner_text("main")
+
+
+async def test_the_providers_logout_reaches_an_open_page(
+    door: RunningDoor, provider: RealProvider, new_context: NewContext
+) -> None:
+    page = await (await new_context()).new_page()
+    await page.goto(door.url)
+    await sign_in(page, "taro")
+    assert await provider.log_out("taro")
+    await page.reload()
+    assert "Sign in with Example ID" in await page.inner_text("main")
+
+
+async def test_a_refresh_goes_unnoticed(door: RunningDoor, provider: RealProvider, new_context: NewContext) -> None:
+    assert door.app.door is not None
+    page = await (await new_context()).new_page()
+    await page.goto(door.url)
+    await sign_in(page, "taro")
+    (session,) = await door.app.door.sessions.list()
+    await door.app.door.sessions.replace(session, msgspec.structs.replace(session, access_expires=session.created))
+    asked = await provider.hits("/token")
+    await page.reload()
+    assert "太郎" in await page.inner_text("main")
+    assert await provider.hits("/token") == asked + 1
+
+
+async def test_the_local_link_in_a_browser(sign_in_door: SignInDoor, new_context: NewContext) -> None:
+    door = await sign_in_door()
+    assert door.app.door is not None
+    page = await (await new_context(locale="en-GB")).new_page()
+    await page.goto(door.url)
+    assert "./sekisho sign-in" in await page.inner_text("main")
+    path = await local_link.make(door.app.door.store, (await local_admin(door.app.door.directory)).id)
+    await page.goto(door.url + path)
+    assert page.url == f"{door.url}/", "the token stays in the address bar"
+    assert "Local admin" in await page.inner_text("main")
+    await picture(page, "landing-en")
+    await page.click("button")
+    await page.wait_for_url(f"{door.url}/")
+    assert "./sekisho sign-in" in await page.inner_text("main")
