@@ -24,7 +24,7 @@ from gateway.identity.sessions import Arrival, Sessions
 from gateway.scope import Principal
 from gateway.store.records import Records
 from gateway.store.redis import Store
-from tests.gateway.conftest import RunningDoor, StartDoor, ask, error_of, eventually
+from tests.gateway.conftest import CHAT, RunningDoor, StartDoor, ask, error_of, eventually
 from tests.gateway.test_api_keys import ACTOR, bearer, made
 from tests.gateway.test_behalf import SERVICE
 from tests.gateway.test_disconnect import leases
@@ -86,6 +86,23 @@ async def test_a_stream_in_flight_ends_with_what_it_stands_on(
     assert booked["failed"] == 1
     assert booked["prompt_tokens"] > 0
     assert booked["completion_tokens"] == 1
+
+
+async def test_a_stream_of_a_browser_ends_with_its_session(start_door: StartDoor) -> None:
+    door = await start_door(endless())
+    assert door.app.door is not None
+    await door.app.door.directory.create(ACTOR, HANA)
+    token, session = await door.app.door.sessions.begin(Arrival(HANA.id, HANA.issuer, "", ""))
+    headers = {"cookie": f"sekisho={token}", "origin": door.url}
+    async with aiohttp.ClientSession(door.url, headers=headers) as browser, asyncio.timeout(5):
+        async with browser.post(CHAT, json=ask(stream=True)) as response:
+            assert b"word" in await response.content.readany()
+            await door.app.door.sessions.end(session.id)
+            received = events((await response.read()).decode())
+        assert received[-1]["error"]["code"] == "credential_revoked"
+        async with browser.post(CHAT, json=ask()) as response:
+            await error_of(response, 401, "session_ended")
+    assert usages(door)[0]["failed"] == 1
 
 
 async def test_a_stream_of_somebody_else_goes_on(start_door: StartDoor) -> None:
