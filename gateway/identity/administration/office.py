@@ -16,7 +16,8 @@ V = TypeVar("V")
 
 # One answer looks at no more than this many records, however few of them are wanted.
 MOST_LOOKED_AT = 5000
-_CHUNK = 500
+# Read a few at a time, so that nobody's stream waits for a list.
+_CHUNK = 100
 
 
 class Office(NamedTuple):
@@ -50,7 +51,7 @@ async def some_of(
     found: list[R] = []
     looked_at = 0
     while looked_at < MOST_LOOKED_AT:
-        chunk = await read(start, _CHUNK if wanted else limit + 1)
+        chunk = await read(start, _CHUNK if wanted else min(limit + 1, _CHUNK))
         if not chunk:
             return found, None
         for item in chunk:

@@ -40,7 +40,9 @@ async def change(office: Office, actor: Actor, user: str, form: UserChange) -> U
     def edit(before: User) -> User:
         after = msgspec.structs.replace(before, **form.given())
         if actor.subject == user and as_principal(before).role == "admin":
-            refuse_locking_out(after.disabled or as_principal(after).role != "admin")
+            # Other groups may decide another role, though not before the next request.
+            by_groups = after.set_role is None and after.set_groups != before.set_groups
+            refuse_locking_out(after.disabled or as_principal(after).role != "admin" or by_groups)
         return after
 
     return of_user(await office.directory.change(actor, User, user, edit))

@@ -8,8 +8,9 @@ import pytest
 
 from gateway.api.admin import DOCUMENT, OPERATIONS
 from gateway.api.admin.operation import Operation
+from gateway.identity.records import Key, User, user_id
 from gateway.scope import Role
-from tests.gateway.admin.conftest import KeyOf, answer
+from tests.gateway.admin.conftest import ACTOR, ISSUER, KeyOf, answer
 from tests.gateway.conftest import RunningDoor, error_of
 
 GUARDED = [one for one in (*OPERATIONS, DOCUMENT) if one.path != "/admin/v1/whoami"]
@@ -87,3 +88,26 @@ async def test_an_admin_program_cannot_take_its_own_rights_away(office: RunningD
             await error_of(response, 409, "own_account")
     async with office.client.delete("/admin/v1/service-accounts/robot", headers=headers) as response:
         await error_of(response, 409, "own_account")
+
+
+async def test_an_admin_by_a_group_cannot_take_that_away(office: RunningDoor) -> None:
+    assert office.app.door is not None
+    me = User(id=user_id(ISSUER, "me"), issuer=ISSUER, subject="me", role="admin", groups=("ops", "other"))
+    await office.app.door.directory.create(None, me)
+    await answer(office, "PUT", "/groups/ops", {"role": "admin"})
+    draft = Key(id="", digest="", owner=f"user:{me.id}", name="mine")
+    made = await office.app.door.key_ring.issue(ACTOR, draft)
+    headers = {"authorization": f"Bearer {made.key}"}
+    for method, path, body in (
+        ("PUT", "/groups/ops", {"role": "auditor"}),
+        ("DELETE", "/groups/ops", None),
+        ("PATCH", f"/users/{me.id}", {"set_groups": ["other"]}),
+    ):
+        async with office.client.request(method, f"/admin/v1{path}", json=body, headers=headers) as response:
+            await error_of(response, 409, "own_account")
+    async with office.client.put(
+        "/admin/v1/groups/ops", json={"role": "admin", "tenant": "ops"}, headers=headers
+    ) as response:
+        assert response.status == 200
+    # Somebody else may.
+    await answer(office, "DELETE", "/groups/ops")
