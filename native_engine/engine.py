@@ -9,16 +9,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from native_engine.batch import ScheduledBatch
 from native_engine.block_manager import BlockManager
 from native_engine.config import EngineConfig
+from native_engine.histogram import Histogram
 from native_engine.request import FinishReason, Sequence
 from native_engine.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
+
+# fmt: off
+_STEP_SECONDS = (
+    0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3,
+    0.5, 0.75, 1.0, 2.5, 5.0, 10.0,
+)
+# fmt: on
+_STEP_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_STEP_DECODES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
 
 
 class Runner(Protocol):
@@ -48,18 +58,22 @@ class SequenceOutput:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """The engine at one moment; the totals only grow."""
+    """The engine at one moment; the totals only grow, and the histograms go on being filled."""
 
     waiting: int
     running: int
     preemptions_total: int
     kv_blocks_used: int
     kv_blocks_total: int
+    kv_block_size: int
     prompt_tokens_total: int
     generation_tokens_total: int
     prefix_cache_queries: int
     prefix_cache_hits: int
     steps: int
+    step_times: Histogram
+    step_tokens: Histogram
+    step_decodes: Histogram
 
 
 class Engine:
@@ -69,6 +83,9 @@ class Engine:
         self.runner = runner
         self.scheduler = scheduler
         self.steps = 0
+        self.step_times = Histogram(_STEP_SECONDS)
+        self.step_tokens = Histogram(_STEP_TOKENS)
+        self.step_decodes = Histogram(_STEP_DECODES)
 
     @classmethod
     def create(cls, runner: Runner, config: EngineConfig) -> Engine:
@@ -92,15 +109,19 @@ class Engine:
 
     def step(self) -> list[SequenceOutput]:
         """Schedule, run, give out the tokens. A batch that cannot be computed takes down its own sequences only."""
+        began = time.perf_counter()
         batch = self.scheduler.schedule()
         if not batch.items:
             return []
         self.steps += 1
+        self.step_tokens.observe(batch.num_tokens)
+        self.step_decodes.observe(sum(item.num_new_tokens == 1 for item in batch.items))
         try:
             advanced = self.scheduler.postprocess(batch, self.runner.execute(batch))
         except Exception:
             logger.exception("a step failed; its %d requests end with an error", len(batch.items))
             return [_last_output(sequence) for sequence in self.scheduler.fail(batch)]
+        self.step_times.observe(time.perf_counter() - began)
         return [_output(sequence) for sequence in advanced]
 
     def stats(self) -> Stats:
@@ -111,11 +132,15 @@ class Engine:
             preemptions_total=scheduler.num_preemptions,
             kv_blocks_used=scheduler.blocks.num_used,
             kv_blocks_total=scheduler.blocks.num_blocks,
+            kv_block_size=scheduler.blocks.block_size,
             prompt_tokens_total=scheduler.prompt_tokens,
             generation_tokens_total=scheduler.generation_tokens,
             prefix_cache_queries=scheduler.prefix_cache_queries,
             prefix_cache_hits=scheduler.prefix_cache_hits,
             steps=self.steps,
+            step_times=self.step_times,
+            step_tokens=self.step_tokens,
+            step_decodes=self.step_decodes,
         )
 
 
@@ -184,7 +209,9 @@ class EngineLoop:
                 self._wake.notify()
 
     def stats(self) -> Stats:
-        return self._engine.stats()
+        """What a long step keeps from being scheduled is waiting too."""
+        stats = self._engine.stats()
+        return replace(stats, waiting=stats.waiting + len(self._submitted))
 
     def shutdown(self, timeout: float = 30.0) -> None:
         """Takes nothing new, lets what runs finish for `timeout` seconds, aborts the rest and waits for the thread."""

@@ -75,6 +75,7 @@ class Sequence:
     """A request on its way through the engine. `token_ids` only ever grows; `num_computed_tokens` chases its length."""
 
     __slots__ = (
+        "admitted",
         "arrival_time",
         "block_hashes",
         "block_table",
@@ -113,6 +114,7 @@ class Sequence:
         self.arrival_time = time.monotonic() if arrival_time is None else arrival_time
         self.status = Status.WAITING
         self.finish_reason: FinishReason | None = None
+        self.admitted = False  # has run at least once, so its prompt counts
         self.num_computed_tokens = 0
         self.num_cached_tokens = 0  # prompt tokens found in the prefix cache when first admitted
         self.num_preemptions = 0

@@ -161,13 +161,14 @@ class Scheduler:
             if not self.blocks.allocate(sequence, reserve=len(self.running)):
                 break
             self.running.append(self.waiting.popleft())
-            if sequence.status is Status.WAITING:
+            if not sequence.admitted:
                 self._count_prompt(sequence)
             sequence.status = _RUNNING
             spent += self._schedule_chunk(items, sequence, budget - spent)
         return spent
 
     def _count_prompt(self, sequence: Sequence) -> None:
+        sequence.admitted = True
         sequence.num_cached_tokens = sequence.num_computed_tokens
         self.prompt_tokens += sequence.num_prompt_tokens
         if self.blocks.enable_prefix_caching:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from backends.wire import sse
 from backends.wire.responses import Choice as FinishedChoice
-from backends.wire.responses import Head, Usage
+from backends.wire.responses import Head
 from native_engine.server.dialects import ChunkWriter, Dialect
 from native_engine.server.generation import Generation, Piece
 from native_engine.server.http import HttpError, Receive, Send, send_whole, unavailable
@@ -20,14 +19,6 @@ _STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 _FAILED = ("error", "abort")
-
-
-@dataclass(frozen=True)
-class PromptCounts:
-    """Tokens of all prompts of a request together, and how many answers each prompt gets."""
-
-    num_tokens: int
-    answers_each: int
 
 
 @contextmanager
@@ -42,9 +33,7 @@ def cancelled_when_gone(receive: Receive, generation: Generation) -> Iterator[No
         generation.cancel()
 
 
-async def send_collected(
-    send: Send, generation: Generation, dialect: Dialect, head: Head, prompts: PromptCounts
-) -> None:
+async def send_collected(send: Send, generation: Generation, dialect: Dialect, head: Head) -> None:
     texts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
     while True:
         for piece in await generation.next():
@@ -59,18 +48,10 @@ async def send_collected(
     finished = [
         FinishedChoice("".join(texts[choice.index]), choice.finish_reason or "stop") for choice in generation.choices
     ]
-    await send_whole(send, 200, dialect.whole(head, finished, _usage(generation, prompts)))
+    await send_whole(send, 200, dialect.whole(head, finished, generation.usage))
 
 
-async def send_stream(
-    send: Send,
-    generation: Generation,
-    dialect: Dialect,
-    head: Head,
-    prompts: PromptCounts,
-    *,
-    include_usage: bool,
-) -> None:
+async def send_stream(send: Send, generation: Generation, dialect: Dialect, head: Head, *, include_usage: bool) -> None:
     """The status waits for the first output, so that a request that fails before it has an error status."""
     writers = {
         choice.index: ChunkWriter(dialect, head, choice.index, null_usage=include_usage)
@@ -92,7 +73,7 @@ async def send_stream(
             await send({"type": "http.response.body", "body": data + sse.event(_failure(failed).body)})
             return
         if generation.done:
-            end = sse.event(dialect.usage(head, _usage(generation, prompts))) if include_usage else b""
+            end = sse.event(dialect.usage(head, generation.usage)) if include_usage else b""
             await send({"type": "http.response.body", "body": data + end + sse.DONE})
             return
         if data:
@@ -107,13 +88,6 @@ def _events(pieces: list[Piece], writers: dict[int, ChunkWriter]) -> bytes:
         if reason is not None and reason not in _FAILED:
             events.append(writer.closing(reason))
     return b"".join(events)
-
-
-def _usage(generation: Generation, prompts: PromptCounts) -> Usage:
-    """Each prompt counts once, however many answers were made to it."""
-    completion = sum(choice.num_tokens for choice in generation.choices)
-    cached = sum(choice.cached_tokens for choice in generation.choices[:: prompts.answers_each])
-    return Usage(prompts.num_tokens, completion, min(cached, prompts.num_tokens))
 
 
 def _failure(reason: str) -> HttpError:

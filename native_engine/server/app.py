@@ -29,6 +29,7 @@ ROUTES: dict[str, tuple[str, Handler]] = {
     "/tokenize": ("POST", handlers.tokenize),
     "/v1/models": ("GET", handlers.models),
     "/metrics": ("GET", handlers.show_metrics),
+    handlers.ACCOUNT_PATH: ("GET", handlers.account),
 }
 
 
@@ -55,6 +56,8 @@ class App:
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
+        if path.startswith(handlers.ACCOUNT_PATH):
+            path = handlers.ACCOUNT_PATH
         if path == "/health":
             self._ready_service()
             await send_whole(send, 200, b'{"status":"ok"}')

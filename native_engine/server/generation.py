@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence as ListLike
 from typing import NamedTuple
 
+from backends.wire.responses import Usage
 from native_engine.engine import EngineStopped, SequenceOutput
 from native_engine.request import Sequence
 from native_engine.server.delivery import Delivery
@@ -25,8 +26,15 @@ class Piece(NamedTuple):
 class Generation:
     """Lives in the event loop. `next` gives what has come since it was last asked, and waits if that is nothing."""
 
-    def __init__(self, delivery: Delivery, metrics: Metrics, choices: ListLike[Choice], arrived: float) -> None:
-        """`arrived`: when the request came in, by `time.perf_counter`."""
+    def __init__(
+        self,
+        delivery: Delivery,
+        metrics: Metrics,
+        choices: ListLike[Choice],
+        arrived: float,
+        answers_each: int = 1,
+    ) -> None:
+        """`arrived`: when the request came in, by `time.perf_counter`. `answers_each`: choices that share a prompt."""
         self._delivery = delivery
         self._metrics = metrics
         self._open = {choice.sequence_id: choice for choice in choices}
@@ -34,6 +42,8 @@ class Generation:
         self._pending: list[Piece] = []
         self._waiter: asyncio.Future[None] | None = None
         self._arrived = arrived
+        self._answers_each = answers_each
+        self._sequences: ListLike[Sequence] = ()
         self.choices = choices
         self.cancelled = False
 
@@ -49,11 +59,34 @@ class Generation:
                 self._open.clear()
                 raise
             submitted.append(sequence.request_id)
+        self._sequences = sequences
 
     @property
     def done(self) -> bool:
         """No output is to come; after `next` returned also: none is left."""
         return not self._open
+
+    @property
+    def state(self) -> str:
+        """As operators know it: waiting, running; then finished, aborted or failed."""
+        if self._open:
+            return "running" if any(sequence.admitted for sequence in self._sequences) else "waiting"
+        reasons = {choice.finish_reason for choice in self.choices}
+        if "error" in reasons:
+            return "failed"
+        return "aborted" if "abort" in reasons else "finished"
+
+    @property
+    def usage(self) -> Usage:
+        """Each prompt counts once, however many answers are made to it, and not at all while none has begun."""
+        prompt_tokens = cached_tokens = 0
+        for start in range(0, len(self._sequences), self._answers_each):
+            same_prompt = self._sequences[start : start + self._answers_each]
+            first = next((sequence for sequence in same_prompt if sequence.admitted), None)
+            if first is not None:
+                prompt_tokens += first.num_prompt_tokens
+                cached_tokens += first.num_cached_tokens
+        return Usage(prompt_tokens, sum(choice.num_tokens for choice in self.choices), cached_tokens)
 
     async def next(self) -> list[Piece]:
         """Empty only when the request was cancelled."""

@@ -25,6 +25,7 @@ from native_engine.server.service import Service
 from native_engine.text.choice import Choice
 
 MAX_ANSWERS = 256
+ACCOUNT_PATH = "/internal/requests/"  # and the request's id; the door lists no such path
 _MAX_ID_CHARACTERS = 200
 
 
@@ -50,6 +51,16 @@ async def models(service: Service, scope: Scope, receive: Receive, send: Send) -
     info = service.info
     entry = ModelEntry(info.name, info.created, "sekisho", info.max_model_len)
     await send_whole(send, 200, responses.model_list([entry]))
+
+
+async def account(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+    """What one request has cost so far, or did."""
+    request_id = scope["path"].removeprefix(ACCOUNT_PATH)
+    found = service.accounts.find(request_id)
+    if found is None:
+        message = f"No request {request_id[:_MAX_ID_CHARACTERS]!r} is known, or no longer."
+        raise HttpError(404, message, "invalid_request_error", "request_not_found")
+    await send_whole(send, 200, msgspec.json.encode(found))
 
 
 async def show_metrics(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,16 +120,15 @@ async def _answer(
         Choice(index, sequence.request_id, sequence.params, service.tokenizer.id_to_bytes)
         for index, sequence in enumerate(sequences)
     ]
-    generation = Generation(service.delivery, service.metrics, choices, arrived)
+    generation = Generation(service.delivery, service.metrics, choices, arrived, answers_each)
     _start(generation, sequences)
     head = Head(dialect.id_prefix + request_id, int(time.time()), request.model)
-    counts = answers.PromptCounts(sum(map(len, prompts)), answers_each)
-    with answers.cancelled_when_gone(receive, generation):
+    with service.accounts.kept(request_id, generation), answers.cancelled_when_gone(receive, generation):
         if request.stream:
             usage = request.includes_usage
-            await answers.send_stream(send, generation, dialect, head, counts, include_usage=usage)
+            await answers.send_stream(send, generation, dialect, head, include_usage=usage)
         else:
-            await answers.send_collected(send, generation, dialect, head, counts)
+            await answers.send_collected(send, generation, dialect, head)
 
 
 def _start(generation: Generation, sequences: list[Sequence]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from backends.wire.responses import Usage
 from native_engine.engine import Stats
+from native_engine.histogram import Histogram
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,28 +27,6 @@ _LATENCY = (
 # fmt: on
 
 
-class Histogram:
-    """Observed once a token: a bisection and two additions, where a client library takes locks."""
-
-    def __init__(self, edges: Sequence[float]) -> None:
-        self._edges = edges
-        self._counts = [0] * (len(edges) + 1)
-        self._sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._edges, value)] += 1
-        self._sum += value
-
-    def lines(self, name: str, labels: str) -> Iterator[str]:
-        yield f"# TYPE {name} histogram"
-        total = 0
-        for edge, count in zip([*map(repr, self._edges), "+Inf"], self._counts, strict=True):
-            total += count
-            yield f'{name}_bucket{{{labels},le="{edge}"}} {total}'
-        yield f"{name}_sum{{{labels}}} {self._sum!r}"
-        yield f"{name}_count{{{labels}}} {total}"
-
-
 class Metrics:
     """Written in the event loop only."""
 
@@ -56,6 +35,13 @@ class Metrics:
         self.inter_token = Histogram(_INTER_TOKEN)
         self.latency = Histogram(_LATENCY)
         self.finished = Counter({"stop": 0, "length": 0, "abort": 0, "error": 0})
+        self.accounted = Counter({"prompt": 0, "cached": 0, "completion": 0})
+
+    def account(self, usage: Usage) -> None:
+        """Of a request that has ended: the sum of all accounts, which a ledger can be held against."""
+        self.accounted["prompt"] += usage.prompt_tokens
+        self.accounted["cached"] += usage.cached_tokens
+        self.accounted["completion"] += usage.completion_tokens
 
     def render(self, model: str, stats: Stats) -> bytes:
         labels = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
@@ -63,6 +49,12 @@ class Metrics:
         lines.append("# TYPE sekisho_engine_request_success_total counter")
         for reason, count in self.finished.items():
             lines.append(f'sekisho_engine_request_success_total{{{labels},finished_reason="{reason}"}} {count}')
+        for kind, tokens in self.accounted.items():
+            lines.append(f"# TYPE sekisho_engine_accounted_{kind}_tokens_total counter")
+            lines.append(f"sekisho_engine_accounted_{kind}_tokens_total{{{labels}}} {tokens}")
+        lines += stats.step_times.lines("sekisho_engine_step_seconds", labels)
+        lines += stats.step_tokens.lines("sekisho_engine_step_tokens", labels)
+        lines += stats.step_decodes.lines("sekisho_engine_step_decodes", labels)
         lines += self.first_token.lines("sekisho_engine_time_to_first_token_seconds", labels)
         lines += self.inter_token.lines("sekisho_engine_inter_token_latency_seconds", labels)
         lines += self.latency.lines("sekisho_engine_e2e_request_latency_seconds", labels)
@@ -75,6 +67,8 @@ def _engine_lines(labels: str, stats: Stats) -> Iterator[str]:
         ("num_requests_waiting", "gauge", stats.waiting),
         ("kv_cache_usage_perc", "gauge", stats.kv_blocks_used / max(stats.kv_blocks_total, 1)),
         ("kv_cache_blocks", "gauge", stats.kv_blocks_total),
+        ("kv_cache_free_blocks", "gauge", stats.kv_blocks_total - stats.kv_blocks_used),
+        ("kv_cache_block_size", "gauge", stats.kv_block_size),
         ("num_preemptions_total", "counter", stats.preemptions_total),
         ("prompt_tokens_total", "counter", stats.prompt_tokens_total),
         ("generation_tokens_total", "counter", stats.generation_tokens_total),

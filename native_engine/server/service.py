@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from native_engine.loading.chat_template import ChatTemplate
 from native_engine.loading.tokenizer import Tokenizer
+from native_engine.server.accounts import Accounts
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 
@@ -33,6 +34,7 @@ class Service:
         self.template = template
         self.delivery = delivery
         self.metrics = Metrics()
+        self.accounts = Accounts(self.metrics)
         self.draining = False
         # One thread: long prompts wait for each other, and leave the cores to the model.
         self.long_texts = ThreadPoolExecutor(1, "tokenizer")

@@ -17,7 +17,6 @@ class Choice:
         "_min_tokens",
         "_stops",
         "_text",
-        "cached_tokens",
         "finish_reason",
         "index",
         "num_tokens",
@@ -30,7 +29,6 @@ class Choice:
         self.index = index
         self.sequence_id = sequence_id
         self.num_tokens = 0
-        self.cached_tokens = 0
         self.finish_reason: str | None = None
         self._min_tokens = params.min_tokens
         self._text = IncrementalText(id_to_bytes)
@@ -40,7 +38,6 @@ class Choice:
         """The text that this step lets appear; often none. After a stop string the sequence itself is still running."""
         token_ids, reason = output.new_token_ids, output.finish_reason
         self.num_tokens += len(token_ids)
-        self.cached_tokens = output.num_cached_tokens
         # The token that ended the answer is counted, but it is no part of the text.
         text = self._text.push(token_ids[:-1] if reason is FinishReason.STOP else token_ids)
         stopped = None

@@ -46,6 +46,7 @@ async def test_public_paths_need_none(door: RunningDoor, path: str) -> None:
         "/v1/chat",
         "/invocations",
         "/tokenize",
+        "/internal/requests/req_1",
         "/api/tags",
         "/docs",
         "/openapi.json",

@@ -146,8 +146,11 @@ class Bench:
 
     async def idle(self) -> None:
         """Until the engine has nothing left to do."""
+        await self.until(lambda: not (self.engine.scheduler.has_work or self.service.delivery.num_open))
+
+    async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
-            while self.engine.scheduler.has_work or self.service.delivery.num_open:  # noqa: ASYNC110
+            while not holds():  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
 
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from backends.native import parse_gauges
 from native_engine.server.app import ROUTES, App
 from tests.native_engine.server.conftest import CONTEXT, MODEL, Bench, Client
 
@@ -41,6 +42,31 @@ async def test_metrics_count_what_was_done(bench: Bench) -> None:
     assert f'sekisho_engine_request_success_total{{model_name="{MODEL}",finished_reason="stop"}} 1' in text
     assert f'sekisho_engine_time_to_first_token_seconds_count{{model_name="{MODEL}"}} 1' in text
     assert f'sekisho_engine_generation_tokens_total{{model_name="{MODEL}"}} 2' in text
+
+
+async def test_metrics_tell_what_the_door_needs_to_know_of_load(bench: Bench) -> None:
+    bench.say("hello world")
+    await bench.client.chat()
+    text = (await bench.client.get("/metrics")).body.decode()
+    gauges = parse_gauges(text.encode())
+    blocks = bench.runner.num_blocks
+    assert (gauges["sekisho_engine_kv_cache_blocks"], gauges["sekisho_engine_kv_cache_free_blocks"]) == (blocks, blocks)
+    assert gauges["sekisho_engine_kv_cache_block_size"] == 16
+    assert gauges["sekisho_engine_step_seconds_count"] == gauges["sekisho_engine_steps_total"] == 3
+    assert gauges["sekisho_engine_step_decodes_sum"] == 2
+    assert gauges["sekisho_engine_step_tokens_sum"] == gauges["sekisho_engine_prompt_tokens_total"] + 2
+
+
+async def test_requests_that_wait_for_a_step_to_end_are_counted_as_waiting(bench: Bench) -> None:
+    bench.runner.gated = True
+    body = b'{"model":"tiny","messages":[{"role":"user","content":"x"}]}'
+    tasks = [bench.client.open("POST", "/v1/chat/completions", body)[0]]
+    await bench.until(lambda: bench.service.delivery.engine.stats().running == 1)
+    tasks += [bench.client.open("POST", "/v1/chat/completions", body)[0] for _ in range(2)]
+    await bench.until(lambda: bench.service.delivery.num_open == 3)
+    assert bench.service.delivery.engine.stats().waiting == 2
+    bench.runner.gate.release(100)
+    await asyncio.gather(*tasks)
 
 
 async def test_tokenize_counts_a_prompt_and_rendered_messages(bench: Bench) -> None:

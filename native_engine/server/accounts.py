@@ -1,0 +1,102 @@
+"""What each request has cost, by the id that the door gave it, for whoever has to settle when the answer never arrived.
+
+Knows neither quotas nor prices. Lives in the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from native_engine.server.generation import Generation
+from native_engine.server.metrics import Metrics
+
+KEPT_REQUESTS = 20_000
+KEPT_SECONDS = 3600.0
+
+
+class Account(msgspec.Struct, frozen=True, gc=False):
+    """`state` is "waiting", "running", "finished", "aborted" or "failed"; only the last three are final.
+
+    The figures are those of the answer's usage, or what that would have said. A prompt that never began to run is not
+    in them.
+    """
+
+    id: str
+    state: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+
+    def after(self, earlier: Account) -> Account:
+        """An id that was sent again, after a connection broke, has cost what all its runs did."""
+        return Account(
+            self.id,
+            self.state,
+            self.prompt_tokens + earlier.prompt_tokens,
+            self.cached_tokens + earlier.cached_tokens,
+            self.completion_tokens + earlier.completion_tokens,
+        )
+
+
+class Accounts:
+    """Those under way, and the last that ended: at most `requests` of them, none older than `seconds`."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        requests: int = KEPT_REQUESTS,
+        seconds: float = KEPT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._metrics = metrics
+        self._requests = requests
+        self._seconds = seconds
+        self._clock = clock
+        self._open: dict[str, list[Generation]] = {}
+        self._ended: OrderedDict[str, tuple[float, Account]] = OrderedDict()  # the oldest first
+
+    @contextmanager
+    def kept(self, request_id: str, generation: Generation) -> Iterator[None]:
+        """Around the answer; when it ends, `generation` must have ended too."""
+        self._open.setdefault(request_id, []).append(generation)
+        try:
+            yield
+        finally:
+            self._end(request_id, generation)
+
+    def find(self, request_id: str) -> Account | None:
+        found = self._ended_account(request_id)
+        for generation in self._open.get(request_id, ()):
+            account = _account(request_id, generation)
+            found = account.after(found) if found else account
+        return found
+
+    def _end(self, request_id: str, generation: Generation) -> None:
+        self._open[request_id].remove(generation)
+        if not self._open[request_id]:
+            del self._open[request_id]
+        account = _account(request_id, generation)
+        self._metrics.account(generation.usage)
+        earlier = self._ended_account(request_id)
+        self._ended[request_id] = (self._clock(), account.after(earlier) if earlier else account)
+        self._ended.move_to_end(request_id)
+        self._forget_oldest()
+
+    def _ended_account(self, request_id: str) -> Account | None:
+        ended_at, account = self._ended.get(request_id, (0.0, None))
+        return account if account is not None and ended_at + self._seconds > self._clock() else None
+
+    def _forget_oldest(self) -> None:
+        horizon = self._clock() - self._seconds
+        while len(self._ended) > self._requests or next(iter(self._ended.values()))[0] <= horizon:
+            self._ended.popitem(last=False)
+
+
+def _account(request_id: str, generation: Generation) -> Account:
+    usage = generation.usage
+    return Account(request_id, generation.state, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
