@@ -172,9 +172,9 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     uses = Uses(directory)
     providers = Providers(settings.issuers)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds), settings.issuers)
-    served = browsers(settings, store, sessions, lookup, providers, people)
+    served = browsers(settings, store, sessions, providers, people)
     identifiers: list[Identifier] = [
-        ApiKeys(key_ring, lookup, _open_webui(settings), uses),
+        ApiKeys(key_ring, lookup, people, _open_webui(settings), uses),
         JwtBearer(providers, people),
         served.cookie,
     ]

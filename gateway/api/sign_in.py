@@ -97,7 +97,7 @@ async def back_channel_logout(door: Door, request: RequestScope) -> None:
 async def session(door: Door, request: RequestScope) -> None:
     """Who am I, as what, and why."""
     principal = request.known()
-    user = await door.lookup.get(User, principal.subject)
+    user = await door.people.known(principal.subject)
     shown = {
         "object": "session",
         "id": principal.session_id or None,

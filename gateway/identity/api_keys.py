@@ -21,6 +21,7 @@ from gateway.identity.addresses import is_allowed
 from gateway.identity.directory import Actor, Directory
 from gateway.identity.lookup import Lookup
 from gateway.identity.open_webui import OpenWebUI
+from gateway.identity.people import People
 from gateway.identity.records import LOCAL_ISSUER, Key, ServiceAccount, User, as_principal, user_id
 from gateway.identity.uses import Uses
 from gateway.scope import Endpoint, Principal, RequestScope
@@ -93,9 +94,10 @@ class KeyRing:
 class ApiKeys:
     """The identifier for `Authorization: Bearer sk-skh-…`."""
 
-    def __init__(self, ring: KeyRing, lookup: Lookup, open_webui: OpenWebUI, uses: Uses) -> None:
+    def __init__(self, ring: KeyRing, lookup: Lookup, people: People, open_webui: OpenWebUI, uses: Uses) -> None:
         self._ring = ring
         self._lookup = lookup
+        self._people = people
         self._open_webui = open_webui
         self._uses = uses
 
@@ -124,7 +126,7 @@ class ApiKeys:
     async def _principal(self, key: Key) -> Principal:
         kind, _, owner_id = key.owner.partition(":")
         owner: User | ServiceAccount | None = (
-            await self._lookup.get(User, owner_id)
+            await self._people.known(owner_id)
             if kind == User.kind
             else await self._lookup.get(ServiceAccount, owner_id)
         )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from gateway.identity.browser import Site
 from gateway.identity.code_flow import CodeFlow
 from gateway.identity.logout import Logout
-from gateway.identity.lookup import Lookup
 from gateway.identity.oidc.provider import Providers
 from gateway.identity.people import People
 from gateway.identity.records import LOCAL_ISSUER
@@ -29,14 +28,12 @@ class Browsers:
     refresher: Refresher
 
 
-def browsers(
-    settings: Settings, store: Store, sessions: Sessions, lookup: Lookup, providers: Providers, people: People
-) -> Browsers:
+def browsers(settings: Settings, store: Store, sessions: Sessions, providers: Providers, people: People) -> Browsers:
     site = Site(settings.public_url)
     url = settings.public_url
     flows = {provider.issuer: CodeFlow(provider, providers.http, url) for provider in providers} if url else {}
     sign_in = SignIn(settings, store, site, sessions, flows, people)
     refresher = Refresher(store, sessions, sign_in)
     issuers = {LOCAL_ISSUER} if settings.signs_in_locally else set(flows)
-    cookie = SessionCookie(site, sessions, refresher, lookup, issuers)
+    cookie = SessionCookie(site, sessions, refresher, people, issuers)
     return Browsers(site, flows, cookie, sign_in, Logout(store, site, sessions, flows, providers), refresher)

@@ -46,9 +46,9 @@ class _Visit(NamedTuple):
     address: str
 
     def now(self, user: User) -> User:
-        """What an admin has set of a person's groups goes before what the provider says, or cannot say."""
+        """As it counts for this request."""
         said, told = self.said, self.said.groups or ()
-        decision = decide(told if user.set_groups is None else user.set_groups, self.issuer, self.known)
+        decision = decide(_groups(user, told), self.issuer, self.known)
         left_out = said.overage and user.set_groups is None
         seen = int(time.time())
         return msgspec.structs.replace(
@@ -104,6 +104,15 @@ class People:
         visit = _Visit(said, settings, await self._groups.all(), decides, "token", address)
         return await self._arrived(str(claims["sub"]), visit)
 
+    async def known(self, record_id: str) -> User | None:
+        """A user as group records and what an admin has set decide now, whenever the person signed in."""
+        user = await self._lookup.get(User, record_id)
+        issuer = self._issuers.get(user.issuer) if user is not None else None
+        if user is None or issuer is None or user.problem:
+            return user
+        decision = decide(_groups(user, user.groups), issuer, await self._groups.all())
+        return msgspec.structs.replace(user, role=decision.role, tenant=decision.tenant, why=decision.why)
+
     async def _arrived(self, subject: str, visit: _Visit) -> User:
         user = await self._lookup.get(User, user_id(visit.issuer.issuer, subject))
         if user is None:
@@ -147,6 +156,11 @@ def _said(claims: Mapping[str, Any], issuer: Issuer) -> _Said:
         overage = True
     name = text(claims, "name", "preferred_username")
     return _Said(int(claims.get("iat", 0)), name, text(claims, "email"), groups, overage)
+
+
+def _groups(user: User, told: tuple[str, ...]) -> tuple[str, ...]:
+    """What an admin has set of a person's groups goes before what the provider says, or cannot say."""
+    return told if user.set_groups is None else user.set_groups
 
 
 def _decision(user: User) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from gateway.errors import Forbidden, Unauthenticated
 from gateway.identity.browser import SESSION, Site
-from gateway.identity.lookup import Lookup
+from gateway.identity.people import People
 from gateway.identity.records import User, as_principal
 from gateway.identity.refresh import Refresher
 from gateway.identity.sessions import Session, Sessions
@@ -17,12 +17,12 @@ class SessionCookie:
     """`issuers`: whose people may be signed in; a session of another ends, its provider having left the settings."""
 
     def __init__(
-        self, site: Site, sessions: Sessions, refresher: Refresher, lookup: Lookup, issuers: Collection[str]
+        self, site: Site, sessions: Sessions, refresher: Refresher, people: People, issuers: Collection[str]
     ) -> None:
         self._site = site
         self._sessions = sessions
         self._refresher = refresher
-        self._lookup = lookup
+        self._people = people
         self._issuers = issuers
 
     async def identify(self, request: RequestScope) -> Principal | None:
@@ -48,7 +48,7 @@ class SessionCookie:
 
     async def user(self, session: Session) -> User:
         """Raises Unauthenticated where there is none any more, Forbidden where an admin has disabled them."""
-        user = await self._lookup.get(User, session.user)
+        user = await self._people.known(session.user)
         if user is None or user.disabled:
             await self._sessions.end(session.id)
         if user is None:

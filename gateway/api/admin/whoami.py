@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from gateway.api.admin.operation import Asked, Operation
 from gateway.identity.administration.views import WhoAmI, of_principal, why
-from gateway.identity.records import User
 
 
 async def whoami(asked: Asked) -> WhoAmI:
     """Who you are, what you may do, and why"""
-    user = await asked.door.lookup.get(User, asked.principal.subject)
+    user = await asked.door.people.known(asked.principal.subject)
     return of_principal(asked.principal, why(user) if user and not asked.principal.acting else ())
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 import pytest
 
-from gateway.identity.records import User, user_id
+from gateway.identity.directory import Actor
+from gateway.identity.records import Key, User, user_id
 from tests.external.provider import CLIENT_ID, RealProvider
 from tests.gateway.conftest import RunningDoor, StartDoor, ask, error_of
 
@@ -53,6 +55,33 @@ async def test_group_opens_administration(door: RunningDoor, provider: RealProvi
         await error_of(response, 403, "insufficient_permissions")
     async with door.client.get("/admin/v1/users", headers=await _minted(provider, groups=["ops"])) as response:
         assert response.status == 200
+
+
+async def test_group_that_loses_its_role_takes_it_from_the_keys_of_its_members_too(
+    door: RunningDoor, provider: RealProvider
+) -> None:
+    assert door.app.door is not None
+    async with door.client.put("/admin/v1/groups/auditors", json={"role": "auditor"}) as response:
+        assert response.status == 200, await response.text()
+    async with door.client.get("/metrics", headers=await _minted(provider, groups=["auditors"])) as response:
+        assert response.status == 200
+    user = await _user(door, provider)
+    draft = Key(id="", digest="", owner=f"user:{user.id}")
+    key = (await door.app.door.key_ring.issue(Actor("test", "", "cli", ""), draft)).key
+    async with door.client.get("/metrics", headers=_bearer(key)) as response:
+        assert response.status == 200
+    async with door.client.delete("/admin/v1/groups/auditors") as response:
+        assert response.status == 200
+
+    async def status() -> int:
+        async with door.client.get("/metrics", headers=_bearer(key)) as response:
+            return response.status
+
+    for _ in range(100):
+        if await status() == 403:
+            break
+        await asyncio.sleep(0.02)
+    assert await status() == 403
 
 
 async def test_token_stops_counting_once_its_person_is_disabled(door: RunningDoor, provider: RealProvider) -> None:

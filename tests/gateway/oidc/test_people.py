@@ -130,6 +130,27 @@ async def test_role_that_an_admin_gives_a_group_counts_from_the_next_token_on(of
     assert (await office.stored()).role == "auditor"
 
 
+async def test_what_an_admin_changes_of_groups_counts_at_once_for_who_signed_in_before(office: Office) -> None:
+    """A session of days and a key of years look the person up; nobody shows a token again."""
+    user = await office.arrive(groups=["sales"])
+    await office.directory.create(None, Group(id="sales", role="admin", tenant="tokyo"))
+    now = await office.people.known(user.id)
+    assert now is not None
+    assert (now.role, now.tenant) == ("admin", "tokyo")
+    assert now.why[0] == "the group 'sales' gives the role admin (as an administrator has set it)"
+    await office.admin_sets(set_groups=())
+    now = await office.people.known(user.id)
+    assert now is not None
+    assert (now.role, now.tenant, now.why[0]) == ("user", "default", "no group gives a role, so it is user")
+    assert await office.people.known("usr_nobody") is None
+
+
+async def test_people_of_no_provider_of_the_settings_are_as_they_were_decided(office: Office) -> None:
+    local = User(id="usr_local", issuer="local", subject="admin", role="admin")
+    await office.directory.create(None, local)
+    assert await office.people.known("usr_local") == local
+
+
 async def test_disabled_person_stays_outside(office: Office) -> None:
     await office.arrive()
     await office.admin_sets(disabled=True)
