@@ -6,12 +6,13 @@ import hashlib
 import logging
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.errors import NotFound, SignInFailed, Unauthenticated
+from gateway.errors import NotFound, SignInFailed, TooManyFailures, Unauthenticated
 from gateway.identity import local_link
 from gateway.identity.browser import SESSION, SIGN_IN, Header, Site, safe_return
 from gateway.identity.code_flow import Answer, CodeFlow, Refused, plain
@@ -20,6 +21,7 @@ from gateway.identity.people import People
 from gateway.identity.records import LOCAL_ISSUER, user_id
 from gateway.identity.refresh import Renewed
 from gateway.identity.sessions import Arrival, Session, Sessions, Tokens
+from gateway.identity.throttle import Minutes, network_of
 from gateway.scope import RequestScope
 from gateway.settings import Settings
 from gateway.store import keys
@@ -28,6 +30,9 @@ from gateway.store.redis import Store
 log = logging.getLogger("sekisho.identity")
 
 _SECONDS = 600  # from the click to the way back
+# From one address at one worker: a company behind one address comes in the morning, and nobody fills Redis.
+_MOST_A_MINUTE = 600
+_ADDRESSES = 10_000
 _BINDING = re.compile(r"[A-Za-z0-9_-]{43}")
 _LONGEST_CODE = 8192
 
@@ -49,7 +54,7 @@ class _Begun(msgspec.Struct):
 
 
 class SignIn:
-    """Raises SignInFailed, Forbidden, ProviderAway and StoreAway."""
+    """Raises SignInFailed, Forbidden, TooManyFailures, ProviderAway and StoreAway."""
 
     def __init__(
         self,
@@ -66,11 +71,13 @@ class SignIn:
         self._sessions = sessions
         self._flows = flows
         self._people = people
+        self._begun = Minutes(_MOST_A_MINUTE, _ADDRESSES)
 
     async def begin(self, request: RequestScope, issuer: str, return_to: str) -> Onward:
         flow = self._flows.get(issuer)
         if flow is None:
             raise NotFound("There is no such identity provider. Choose one on the first page.", code="unknown_issuer")
+        self._bound(request)
         # Kept where it is there, so that two tabs can sign in side by side.
         binding = self._site.cookie(request, SIGN_IN) or ""
         if not _BINDING.fullmatch(binding):
@@ -82,6 +89,14 @@ class SignIn:
             "SET", keys.sign_in(_digest(state, binding)), msgspec.json.encode(begun), "EX", _SECONDS
         )
         return Onward(location, [self._site.set_cookie(SIGN_IN, binding, _SECONDS)])
+
+    def _bound(self, request: RequestScope) -> None:
+        place, now = network_of(request.client).encode(), time.monotonic()
+        if left := self._begun.left(place, now):
+            error = TooManyFailures("Too many sign-ins were begun from your address. Wait a moment, then try again.")
+            error.retry_after = int(left) + 1
+            raise error
+        self._begun.add(place, now)
 
     async def finish(self, request: RequestScope, query: Mapping[str, str]) -> Onward:
         """The provider has sent the browser back."""

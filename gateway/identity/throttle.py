@@ -23,7 +23,7 @@ _CREDENTIALS = 20_000
 _API_KEY = re.compile(rb"bearer +sk-skh-", re.IGNORECASE)
 
 
-class _Minutes:
+class Minutes:
     """Counts what happens in the minute from its first time on. The oldest are forgotten when there are too many."""
 
     def __init__(self, limit: int, capacity: int) -> None:
@@ -53,8 +53,8 @@ class _Minutes:
 class Throttle:
     def __init__(self, failures_per_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._places = _Minutes(failures_per_minute, _ADDRESSES)
-        self._bad = _Minutes(failures_per_minute, _CREDENTIALS)
+        self._places = Minutes(failures_per_minute, _ADDRESSES)
+        self._bad = Minutes(failures_per_minute, _CREDENTIALS)
         self._good: OrderedDict[bytes, float] = OrderedDict()  # when last let in
 
     def check(self, request: RequestScope) -> None:
@@ -87,10 +87,10 @@ def _place(request: RequestScope) -> bytes:
     """The address and the kind of credential: whoever guesses keys does not keep people from signing in."""
     authorization = request.headers.get(b"authorization", b"")
     kind = b"key" if _API_KEY.match(authorization) else b"token" if authorization else b"cookie"
-    return kind + _network(request.client).encode()
+    return kind + network_of(request.client).encode()
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """An IPv6 network of /64 counts as one address: it is what one customer gets."""
     if ":" not in address:
         return address
@@ -105,4 +105,4 @@ def _fingerprint(request: RequestScope) -> bytes:
     """Only a hash is kept: a memory of credentials would be worth stealing."""
     headers = request.headers
     credential = headers.get(b"authorization") or headers.get(b"cookie", b"")
-    return hashlib.sha256(_network(request.client).encode() + b"\0" + credential).digest()
+    return hashlib.sha256(network_of(request.client).encode() + b"\0" + credential).digest()

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.identity.records import User, user_id
+from gateway.identity.throttle import Minutes
 from tests.external.provider import MakeProvider, RealProvider
 from tests.gateway.conftest import RunningDoor, ask
 from tests.gateway.signing_in import NewBrowser, SignInDoor, query, text_of
@@ -76,6 +77,18 @@ async def test_two_tabs_sign_in_side_by_side(door: RunningDoor, new_browser: New
     back = await browser.at_the_provider(one, "hanako")
     assert (await browser.get(back)).status == 303
     assert (await browser.get(await browser.at_the_provider(other, "hanako"))).status == 303
+
+
+async def test_nobody_begins_without_end(
+    door: RunningDoor, new_browser: NewBrowser, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert door.app.door is not None
+    monkeypatch.setattr(door.app.door.browsers.sign_in, "_begun", Minutes(3, 10))
+    browser = new_browser(door)
+    pages = [await browser.get("/auth/sign-in") for _ in range(5)]
+    assert [page.status for page in pages] == [303, 303, 303, 429, 429]
+    assert 0 < int(pages[-1].headers["retry-after"]) <= 61
+    assert len(redis.Redis.from_url(redis_url).keys("*:sign-in:*")) == 3
 
 
 async def test_a_code_opens_once(door: RunningDoor, new_browser: NewBrowser) -> None:
