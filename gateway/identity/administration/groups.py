@@ -25,7 +25,7 @@ async def shown(office: Office, group: str) -> GroupShown:
 
 
 async def put(office: Office, actor: Actor, group: str, form: GroupPut) -> GroupShown:
-    """The whole group as given, whether or not there was one. Members get it with their next sign-in."""
+    """The whole group as given, whether or not there was one. It counts for its members within a second."""
     name = read_group_name(group)
     if form.role != "admin":
         await _refuse_locking_out(office, actor, name)
