@@ -18,11 +18,34 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the engine says of itself; None where it says nothing."""
+    """What the engine says of itself; None where it says nothing.
+
+    A free KV block is one that no request holds: what it remembers of an earlier prompt gives way.
+    """
 
     running: int | None = None
     waiting: int | None = None
     kv_use: float | None = None
+    kv_blocks_total: int | None = None
+    kv_blocks_free: int | None = None
+    block_size: int | None = None  # tokens
+
+    @property
+    def kv_tokens(self) -> int | None:
+        """Tokens that the KV cache holds in all."""
+        if self.kv_blocks_total is None or self.block_size is None:
+            return None
+        return self.kv_blocks_total * self.block_size
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the engine counted for one request. While it has not `ended` the figures are those so far."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    ended: bool = True
 
 
 class Upstream(Protocol):
@@ -59,6 +82,10 @@ class Backend(Protocol):
 
     async def load(self) -> Load:
         """How busy it says it is."""
+        ...
+
+    async def account(self, request_id: str) -> Account | None:
+        """Its own count for the request that carried this id; None where it keeps none, or no longer."""
         ...
 
     async def aclose(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from backends.base import Backend, Load, ModelCard
+from backends.base import Account, Backend, Load, ModelCard
 from backends.errors import BackendError, Broken, Rejected
 
 
@@ -60,13 +60,14 @@ class FakeUpstream:
 
 
 class FakeBackend:
-    """`answer` makes a script from a request body; `asked` lists every request so far."""
+    """`answer` makes a script from a request body; `asked` lists every request; `accounts` is what it counted."""
 
     name = "fake"
 
     def __init__(self, answer: Callable[[bytes], Script] | None = None, models: Sequence[str] = ("fake",)) -> None:
         self.answer = answer or (lambda body: chat_script(("Hello", ", ", "world", ".")))
         self.asked: list[Asked] = []
+        self.accounts: dict[str, Account] = {}
         self.is_ready = True
         self._models = [ModelCard(name, 4096) for name in models]
 
@@ -95,6 +96,9 @@ class FakeBackend:
     async def load(self) -> Load:
         running = sum(1 for asked in self.asked if asked.started.is_set() and not asked.closed.is_set())
         return Load(running=running, waiting=0, kv_use=0.0)
+
+    async def account(self, request_id: str) -> Account | None:
+        return self.accounts.get(request_id)
 
     async def aclose(self) -> None:
         """Nothing is held."""

@@ -1,10 +1,23 @@
-"""Our own engine. What it has beyond the OpenAI API: the door's steering headers, /health, and its metric names."""
+"""Our own engine. What it has beyond the OpenAI API: the door's steering headers, /health, and its accounts."""
 
 from __future__ import annotations
 
-from backends.base import Backend, Load
-from backends.errors import BackendError
+from urllib.parse import quote
+
+import msgspec
+
+from backends.base import Account, Backend
+from backends.errors import BackendError, Broken, Rejected
 from backends.openai import OpenAIBackend
+
+_FINAL = frozenset({"finished", "aborted", "failed"})
+
+
+class _Told(msgspec.Struct):
+    state: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
 
 
 class NativeBackend(OpenAIBackend):
@@ -17,32 +30,18 @@ class NativeBackend(OpenAIBackend):
             return False
         return True
 
-    async def load(self) -> Load:
-        gauges = parse_gauges(await self._get("/metrics"))
-        return Load(
-            running=_whole(gauges.get("sekisho_engine_num_requests_running")),
-            waiting=_whole(gauges.get("sekisho_engine_num_requests_waiting")),
-            kv_use=gauges.get("sekisho_engine_kv_cache_usage_perc"),
-        )
+    async def account(self, request_id: str) -> Account | None:
+        try:
+            body = await self._get(f"/internal/requests/{quote(request_id, safe='')}")
+            told = msgspec.json.decode(body, type=_Told)
+        except Rejected as error:
+            if error.status == 404:
+                return None
+            raise
+        except msgspec.DecodeError as error:
+            raise Broken("the engine's account cannot be read") from error
+        return Account(told.prompt_tokens, told.completion_tokens, told.cached_tokens, ended=told.state in _FINAL)
 
 
 def create(url: str, api_key: str | None = None) -> Backend:
     return NativeBackend("native", url, api_key)
-
-
-def parse_gauges(text: bytes) -> dict[str, float]:
-    """Prometheus text > {name: value}, labels dropped: one engine process has one model."""
-    gauges = {}
-    for line in text.decode("utf-8", "replace").splitlines():
-        if line.startswith("#") or " " not in line:
-            continue
-        name, _, value = line.rpartition(" ")
-        try:
-            gauges[name.partition("{")[0]] = float(value)
-        except ValueError:
-            continue
-    return gauges
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)

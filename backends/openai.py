@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,15 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from backends.base import Backend, Load, ModelCard
+from backends.base import Account, Backend, Load, ModelCard
 from backends.errors import BackendError, Broken, Rejected, translate
+from backends.gauges import load_of
 
 _CONNECT_SECONDS = 5.0
 _PROBE_SECONDS = 5.0
+# A managed service has no metrics for us, and an engine may be started without: ask seldom.
+_NO_METRICS = frozenset({401, 403, 404, 405, 501})
+_NO_METRICS_SECONDS = 60.0
 _ERROR_BODY_LIMIT = 64 * 1024
 _LARGE_BODY = 256 * 1024
 _JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
@@ -52,6 +57,7 @@ class OpenAIBackend:
         self._base, self._socket = _split_url(url)
         self._credentials = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._session: aiohttp.ClientSession | None = None
+        self._ask_load_from = 0.0  # monotonic seconds
 
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> HttpUpstream:
         sent = _JSON_HEADERS | self._credentials | {k: v for k, v in headers.items() if k in self.forwarded}
@@ -75,7 +81,18 @@ class OpenAIBackend:
         return True
 
     async def load(self) -> Load:
-        return Load()
+        if time.monotonic() < self._ask_load_from:
+            return Load()
+        try:
+            return load_of(await self._get("/metrics"))
+        except Rejected as error:
+            if error.status not in _NO_METRICS:
+                raise
+            self._ask_load_from = time.monotonic() + _NO_METRICS_SECONDS
+            return Load()
+
+    async def account(self, request_id: str) -> Account | None:
+        return None
 
     async def aclose(self) -> None:
         if self._session is not None:

@@ -16,6 +16,9 @@ _METRICS = b"""# TYPE sekisho_engine_num_requests_running gauge
 sekisho_engine_num_requests_running{model_name="fake"} 3
 sekisho_engine_num_requests_waiting{model_name="fake"} 2
 sekisho_engine_kv_cache_usage_perc{model_name="fake"} 0.25
+sekisho_engine_kv_cache_blocks{model_name="fake"} 400
+sekisho_engine_kv_cache_free_blocks{model_name="fake"} 300
+sekisho_engine_kv_cache_block_size{model_name="fake"} 16
 """
 
 
@@ -29,6 +32,9 @@ class ReplayServer:
         self.close_idle_after_answer = False  # as llama.cpp: announces keep-alive, then closes
         self.die_before_answer = 0  # how many connections to close with the request read and nothing sent
         self.connections = 0
+        self.accounts: dict[str, bytes] = {}
+        self.metrics: bytes | None = _METRICS  # None: it has none
+        self.got: list[str] = []  # paths asked for by GET
         self.url = ""
         self._idle: asyncio.Event = asyncio.Event()
 
@@ -82,8 +88,12 @@ class ReplayServer:
         return not self.close_idle_after_answer
 
     def _get(self, path: str) -> tuple[int, bytes]:
+        self.got.append(path)
         if path == "/metrics":
-            return 200, _METRICS
+            return (404, b"{}") if self.metrics is None else (200, self.metrics)
+        if path.startswith("/internal/requests/"):
+            account = self.accounts.get(path.rpartition("/")[2])
+            return (404, b"{}") if account is None else (200, account)
         if not self.is_ready:
             return 503, b'{"error":{"message":"Loading model","type":"unavailable_error","code":503}}'
         if path == "/v1/models":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backends.base import Backend, ModelCard, Upstream
+from backends.base import Account, Backend, Load, ModelCard, Upstream
 from backends.errors import Broken, Rejected, Unreachable
 from backends.fake import FakeBackend, Script, chat_script
 from backends.native import NativeBackend
@@ -62,6 +62,14 @@ async def http_rig(tmp_path: Path) -> AsyncIterator[tuple[OpenAIBackend, ReplayS
     async with replaying(tmp_path / "engine.sock") as server:
         backend = OpenAIBackend("openai", server.url)
         yield backend, server
+        await backend.aclose()
+
+
+@contextlib.asynccontextmanager
+async def closing(backend: NativeBackend) -> AsyncIterator[NativeBackend]:
+    try:
+        yield backend
+    finally:
         await backend.aclose()
 
 
@@ -163,7 +171,43 @@ async def test_the_native_engine_tells_its_load(tmp_path: Path) -> None:
         backend = NativeBackend("native", server.url)
         load = await backend.load()
         await backend.aclose()
-    assert (load.running, load.waiting, load.kv_use) == (3, 2, 0.25)
+    assert load == Load(3, 2, 0.25, kv_blocks_total=400, kv_blocks_free=300, block_size=16)
+    assert load.kv_tokens == 6400
+
+
+async def test_an_engine_without_metrics_tells_nothing_and_is_not_pestered(
+    http_rig: tuple[OpenAIBackend, ReplayServer],
+) -> None:
+    backend, server = http_rig
+    server.metrics = None
+    assert [await backend.load() for _ in range(3)] == [Load()] * 3
+    assert server.got == ["/metrics"]
+
+
+async def test_an_account_that_no_engine_keeps_is_none(rig: Rig) -> None:
+    assert await rig.backend.account("req_1") is None
+
+
+async def test_the_native_engine_tells_what_a_request_has_cost(tmp_path: Path) -> None:
+    async with replaying(tmp_path / "engine.sock") as server, closing(NativeBackend("native", server.url)) as backend:
+        figures = b'"prompt_tokens":7,"completion_tokens":5,"cached_tokens":2'
+        server.accounts = {
+            "done": b'{"id":"done","state":"aborted",' + figures + b"}",
+            "on": b'{"id":"on","state":"running",' + figures + b"}",
+            "a%2Fb%20c": b'{"id":"a/b c","state":"finished",' + figures + b"}",
+            "broken": b'{"state":"finished"}',
+        }
+        assert await backend.account("done") == Account(7, 5, 2, ended=True)
+        assert await backend.account("on") == Account(7, 5, 2, ended=False)
+        assert await backend.account("a/b c") == Account(7, 5, 2)
+        with pytest.raises(Broken):
+            await backend.account("broken")
+
+
+async def test_an_engine_that_is_away_does_not_say_that_it_knows_no_request() -> None:
+    async with closing(NativeBackend("native", "unix:/nonexistent/engine.sock")) as backend:
+        with pytest.raises(Unreachable):
+            await backend.account("req_1")
 
 
 async def test_a_kept_alive_connection_that_died_is_tried_once_more(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backends.native import parse_gauges
+from backends.gauges import parse
 from native_engine.server.accounts import Accounts
 from native_engine.server.generation import Generation
 from native_engine.server.metrics import Metrics
@@ -151,10 +151,11 @@ async def test_all_accounts_add_up_to_the_accounted_totals_whoever_leaves_when(b
     await asyncio.gather(*(task for task, _ in requests))
     await bench.idle()
     kept = [await account(bench, f"r{number}") for number in range(24)]
-    totals = parse_gauges((await bench.client.get("/metrics")).body)
+    totals = parse((await bench.client.get("/metrics")).body.decode())
     assert {each["state"] for each in kept} <= set(FINAL)
     for kind in ("prompt", "cached", "completion"):
-        assert totals[f"sekisho_engine_accounted_{kind}_tokens_total"] == sum(each[f"{kind}_tokens"] for each in kept)
+        (total,) = totals[f"sekisho_engine_accounted_{kind}_tokens_total"]
+        assert total == sum(each[f"{kind}_tokens"] for each in kept)
 
 
 class Clock:

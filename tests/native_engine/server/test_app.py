@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from backends.native import parse_gauges
+from backends.gauges import parse
 from native_engine.server.app import ROUTES, App
 from tests.native_engine.server.conftest import CONTEXT, MODEL, Bench, Client
 
@@ -48,7 +48,7 @@ async def test_metrics_tell_what_the_door_needs_to_know_of_load(bench: Bench) ->
     bench.say("hello world")
     await bench.client.chat()
     text = (await bench.client.get("/metrics")).body.decode()
-    gauges = parse_gauges(text.encode())
+    gauges = {name: values[0] for name, values in parse(text).items()}
     blocks = bench.runner.num_blocks
     assert (gauges["sekisho_engine_kv_cache_blocks"], gauges["sekisho_engine_kv_cache_free_blocks"]) == (blocks, blocks)
     assert gauges["sekisho_engine_kv_cache_block_size"] == 16

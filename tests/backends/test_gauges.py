@@ -1,0 +1,53 @@
+"""Each engine's load from metrics that were recorded (cut to the lines that matter)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backends.base import Load
+from backends.gauges import load_of
+
+RECORDED = Path(__file__).parent / "data" / "metrics"
+
+
+@pytest.mark.parametrize(
+    ("engine", "load"),
+    [
+        ("vllm", Load(4, 0, 0.011019283746556474, kv_blocks_total=364, kv_blocks_free=360, block_size=128)),
+        ("sglang", Load(0, 0, 0.0, kv_blocks_total=16384, kv_blocks_free=16384, block_size=1)),
+        ("llamacpp", Load(2, 2)),
+    ],
+)
+def test_recorded_metrics_tell_the_load(engine: str, load: Load) -> None:
+    assert load_of((RECORDED / f"{engine}.txt").read_bytes()) == load
+
+
+def test_the_older_name_of_vllms_cache_use_is_understood() -> None:
+    text = (RECORDED / "vllm.txt").read_text().replace("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+    assert load_of(text.encode()).kv_blocks_free == 360
+
+
+def test_replicas_behind_one_port_add_up_and_their_cache_use_is_the_mean() -> None:
+    first = (RECORDED / "vllm.txt").read_text()
+    second = first.replace('engine="0"', 'engine="1"').replace("0.011019283746556474", "0.5")
+    load = load_of((first + second).encode())
+    assert (load.running, load.kv_blocks_total) == (8, 728)
+    assert load.kv_use == pytest.approx(0.2555, abs=1e-4)
+
+
+@pytest.mark.parametrize("text", [b"", b"<html>not found</html>", b"\xff\xfe", b"vllm:x nonsense", b"# only a comment"])
+def test_metrics_of_nothing_known_tell_nothing(text: bytes) -> None:
+    assert load_of(text) == Load()
+
+
+def test_an_engine_that_tells_only_half_is_not_guessed_at() -> None:
+    load = load_of(b"vllm:num_requests_running 3.0\n")
+    assert load == Load(running=3)
+    assert load_of(b"sglang:num_running_reqs 2\nsglang:kv_available_tokens 5\n") == Load(running=2, block_size=1)
+
+
+def test_the_tokens_that_a_cache_holds() -> None:
+    assert Load(kv_blocks_total=10, block_size=16).kv_tokens == 160
+    assert Load(kv_blocks_total=10).kv_tokens is None
