@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from backends.native import NativeBackend
 from native_engine.config import EngineConfig
 from native_engine.loading.errors import ModelError
 from native_engine.server.serve import StartRefused, default_name, serve_engine
@@ -221,3 +222,23 @@ def test_an_unknown_model_is_refused_before_anything_listens(tmp_path: Path, uds
 
 def test_a_local_model_is_called_by_its_file_name(tiny_gguf: Path, tmp_path: Path) -> None:
     assert default_name(str(tiny_gguf), tiny_gguf, tmp_path) == "tiny"
+
+
+@pytest.mark.system
+async def test_the_door_learns_what_a_request_has_cost_whose_reader_was_lost(start: Any, http: Any, uds: Path) -> None:
+    start()
+    await until(http, 200)
+    backend = NativeBackend("native", f"unix:{uds}")
+    upstream = await backend.open("/v1/chat/completions", json.dumps(CHAT).encode(), {"x-request-id": "lost/1"})
+    chunks = aiter(upstream.chunks())
+    body = b"".join([await anext(chunks) for _ in range(5)])
+    under_way = await backend.account("lost/1")
+    assert under_way is not None
+    assert not under_way.ended
+    await upstream.aclose()
+    async with asyncio.timeout(5):
+        while not (account := await backend.account("lost/1")) or not account.ended:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert account.prompt_tokens == under_way.prompt_tokens > 0
+    assert len(deltas(body).split()) <= account.completion_tokens < 40
+    await backend.aclose()
