@@ -167,8 +167,13 @@ async def test_provider_that_is_down_at_start_costs_its_people_a_503_and_keys_no
     async with door.post(ask()) as response:
         assert response.status == 200
     await provider.start()
-    for _ in range(100):
+
+    async def status() -> int:
         async with door.post(ask(), headers=headers) as response:
-            if response.status == 200:
-                break
-    assert response.status == 200
+            return response.status
+
+    for _ in range(200):
+        if await status() == 200:
+            break
+        await asyncio.sleep(0.02)
+    assert await status() == 200
