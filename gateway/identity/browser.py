@@ -22,6 +22,7 @@ class Site:
 
     def __init__(self, public_url: str | None) -> None:
         self.public_url = public_url
+        self._public_origin = _origin_of(public_url) if public_url else None
         self._secure = public_url is not None and public_url.startswith("https:")
         # A browser takes __Host- only with Secure, for this host alone: no neighbour under the same domain can set it.
         self._prefix = "__Host-" if self._secure else ""
@@ -60,8 +61,8 @@ class Site:
             )
 
     def _origin(self, request: RequestScope) -> str | None:
-        if self.public_url is not None:
-            return self.public_url
+        if self._public_origin is not None:
+            return self._public_origin
         host = request.headers.get(b"host", b"").decode("latin-1")
         return f"http://{host}" if _hostname(host) in LOOPBACK_HOSTS else None
 
@@ -82,6 +83,14 @@ def safe_return(address: str) -> str:
     local = address.startswith("/") and not address.startswith(("//", "/auth/"))
     plain = address.isascii() and address.isprintable() and not set(address) & set('\\ "<>')
     return address if local and plain and len(address) <= _LONGEST_RETURN else "/"
+
+
+def _origin_of(url: str) -> str:
+    """As browsers spell it: in lower case, without the port that goes without saying."""
+    parts = urlsplit(url)
+    usual = {"https": 443, "http": 80}[parts.scheme]
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, usual) else "")
 
 
 def _hostname(host: str) -> str | None:

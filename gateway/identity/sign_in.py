@@ -35,6 +35,7 @@ _MOST_A_MINUTE = 600
 _ADDRESSES = 10_000
 _BINDING = re.compile(r"[A-Za-z0-9_-]{43}")
 _LONGEST_CODE = 8192
+_LONGEST_HINT = 4096
 
 
 class Onward(NamedTuple):
@@ -119,7 +120,7 @@ class SignIn:
             issuer=begun.issuer,
             address=request.client,
             agent=_agent(request),
-            tokens=Tokens(answer.id_token, answer.refresh_token),
+            tokens=Tokens(_hint(answer.id_token), answer.refresh_token),
             sid=_sid(claims),
             # Without a refresh token there is nobody to ask: the session lives to its own end.
             access_expires=answer.expires if answer.refresh_token else 0,
@@ -142,7 +143,7 @@ class SignIn:
         if flow is None or not held.refresh_token:
             raise Refused("nothing_to_renew_with")
         answer = await flow.renew(held.refresh_token)
-        kept = Tokens(answer.id_token or held.id_token, answer.refresh_token or held.refresh_token)
+        kept = Tokens(_hint(answer.id_token) or held.id_token, answer.refresh_token or held.refresh_token)
         return Renewed(kept, answer)
 
     async def take_over(self, session: Session, answer: Answer) -> None:
@@ -210,6 +211,11 @@ def _digest(state: str, binding: str) -> str:
 
 def _agent(request: RequestScope) -> str:
     return request.headers.get(b"user-agent", b"").decode("latin-1")
+
+
+def _hint(id_token: str) -> str:
+    """Kept for signing out alone, where it goes into an address: too long a one would be cut off there."""
+    return id_token if len(id_token) <= _LONGEST_HINT else ""
 
 
 def _sid(claims: Mapping[str, Any]) -> str:

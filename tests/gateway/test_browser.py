@@ -83,6 +83,22 @@ def test_our_own_page_can_act(headers: dict[str, str]) -> None:
     Site(PUBLIC).check_origin(request("POST", **headers))
 
 
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://AI.Example.com", PUBLIC),
+        ("https://ai.example.com:443", PUBLIC),
+        ("https://ai.example.com:8443", "https://ai.example.com:8443"),
+        ("http://localhost:80", "http://localhost"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_our_origin_is_spelt_as_browsers_spell_it(url: str, origin: str) -> None:
+    Site(url).check_origin(request("POST", origin=origin))
+    with pytest.raises(Forbidden):
+        Site(url).check_origin(request("POST", origin=origin + "0"))
+
+
 def test_on_this_machine_our_origin_is_where_the_browser_went() -> None:
     for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080"):
         Site(None).check_origin(request("POST", host=host, origin=f"http://{host}"))

@@ -269,3 +269,14 @@ async def test_the_end_of_a_session_ends_what_it_has_in_flight(door: RunningDoor
     page = await asyncio.wait_for(streaming, 10)
     assert "credential_revoked" in page.text
     await eventually(lambda: door.backend.asked[0].aborted)
+
+
+async def test_an_id_token_too_long_for_an_address_is_left_out_of_it(
+    door: RunningDoor, provider: RealProvider, new_browser: NewBrowser
+) -> None:
+    await provider.people(boss={"groups": [f"department-{number:04}" for number in range(400)]})
+    browser = new_browser(door)
+    await browser.sign_in("boss")
+    page = await browser.post("/auth/sign-out")
+    assert "id_token_hint" not in query(page.location)
+    assert query(page.location)["client_id"] == CLIENT_ID
