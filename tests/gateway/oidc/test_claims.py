@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import Forbidden, Unauthenticated
@@ -105,6 +105,8 @@ json_values = st.recursive(
 claim_names = st.sampled_from(["groups", "realm_access", "hasgroups", "_claim_names", "name"])
 
 
+# The first text of a fresh machine takes Hypothesis seconds.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(claim_names, json_values))
 def test_whatever_the_claims_are_the_end_is_names_or_a_refusal(claims: dict[str, Any]) -> None:
     for path in ("groups", "realm_access.roles"):
