@@ -39,7 +39,8 @@ from gateway.cli.parts import valkey_binary  # noqa: E402
 from gateway.errors import DoorError  # noqa: E402
 from gateway.identity import access  # noqa: E402
 from gateway.identity.directory import Actor  # noqa: E402
-from gateway.identity.records import Key, ServiceAccount  # noqa: E402
+from gateway.identity.records import Key, ServiceAccount, user_id  # noqa: E402
+from gateway.identity.sessions import Arrival, Tokens  # noqa: E402
 from gateway.scope import RequestScope  # noqa: E402
 from gateway.settings import load  # noqa: E402
 
@@ -75,6 +76,8 @@ async def measure(count: int, redis_url: str, folder: Path) -> None:
     async with provider() as issuer, door(redis_url, folder, issuer) as opened:
         for kind in kinds(issuer):
             show(kind.name, await times_of(opened, kind, count if kind.remembered else count // 10))
+        browser = Kind("a browser's session", await session(opened, issuer))
+        show(browser.name, await times_of(opened, browser, count // 10))
 
 
 def kinds(issuer: str) -> list[Kind]:
@@ -103,6 +106,14 @@ def token(issuer: str, algorithm: str) -> bytes:
     claims |= {"name": "Hana", "email": "hana@example.com", "groups": [f"group-{number}" for number in range(10)]}
     key = SIGNING[algorithm]
     return jwt.encode({"alg": algorithm, "kid": key.kid}, claims, key).encode()
+
+
+async def session(opened: Door, issuer: str) -> Headers:
+    """Of the person whose tokens came before."""
+    arrival = Arrival(
+        user_id(issuer, "hana"), issuer, "192.0.2.1", "", Tokens(token(issuer, "RS256").decode(), "r" * 64)
+    )
+    return {b"cookie": b"sekisho=" + (await opened.sessions.begin(arrival))[0].encode()}
 
 
 async def times_of(opened: Door, kind: Kind, count: int) -> list[float]:
@@ -182,7 +193,13 @@ async def provider() -> AsyncIterator[str]:
 @asynccontextmanager
 async def door(redis_url: str, folder: Path, issuer: str) -> AsyncIterator[Door]:
     known = [{"issuer": issuer, "client_id": "bench"}]
-    settings = load(redis_url=redis_url, data_dir=folder / "data", open_webui_secret=SECRET, issuers=known)
+    settings = load(
+        redis_url=redis_url,
+        data_dir=folder / "data",
+        open_webui_secret=SECRET,
+        issuers=known,
+        public_url="http://127.0.0.1:8080",
+    )
     app = create_app(settings, FakeBackend())
     await app.open()
     opened = app.door
