@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import shutil
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import redis
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from playwright.async_api import BrowserContext, Page, async_playwright
 
 from gateway.identity import local_link
@@ -62,6 +73,41 @@ async def door(provider: RealProvider, sign_in_door: SignInDoor) -> RunningDoor:
     return await sign_in_door(provider, issuer={"name": "Example ID", "group_roles": {"platform": "admin"}})
 
 
+@asynccontextmanager
+async def tls_in_front(plain: int, secure: int, folder: Path) -> AsyncIterator[None]:
+    """What a company's reverse proxy is to browsers: the same bytes behind TLS."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        onward = await asyncio.open_connection("127.0.0.1", plain)
+        await asyncio.gather(pump(reader, onward[1]), pump(onward[0], writer))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed(folder))
+    server = await asyncio.start_server(serve, "127.0.0.1", secure, ssl=context)
+    yield
+    server.close()
+
+
+def self_signed(folder: Path) -> Path:
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    draft = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    dated = draft.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    file = folder / "tls.pem"
+    file.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        + dated.sign(key, SHA256()).public_bytes(Encoding.PEM)
+    )
+    return file
+
+
 async def sign_in(page: Page, login: str) -> None:
     """From the page with the choice to wherever it leads."""
     await page.click("a.button")
@@ -100,6 +146,30 @@ async def test_a_person_signs_in_sees_why_and_signs_out_here_and_there(
     assert "でサインイン" in await page.inner_text("main")
     await page.click("a.button")
     assert await page.locator("input[name=login]").count() == 1, "the provider still knows the person"
+
+
+async def test_behind_tls_the_browser_keeps_the_strictest_cookie(
+    provider: RealProvider, sign_in_door: SignInDoor, new_context: NewContext, tmp_path: Path
+) -> None:
+    await provider.people(taro={"name": "太郎"})
+    plain, secure = free_port(), free_port()
+    url = f"https://localhost:{secure}"
+    await sign_in_door(provider, port=plain, public_url=url)
+    await provider.gateway_at(url)
+    async with tls_in_front(plain, secure, tmp_path):
+        context = await new_context(ignore_https_errors=True)
+        page = await context.new_page()
+        await page.goto(url)
+        await sign_in(page, "taro")
+        assert page.url == f"{url}/"
+        assert "太郎" in await page.inner_text("main")
+        (cookie,) = [cookie for cookie in await context.cookies(url) if cookie["name"] == "__Host-sekisho"]
+        assert (cookie["secure"], cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, True, "Lax", "/")
+        await page.click("button")
+        await page.wait_for_url(f"{provider.issuer}/session/end**")
+        await page.click("button[name=logout]")
+        await page.wait_for_url(f"{url}/")
+        assert "Sign in with" in await page.inner_text("main")
 
 
 async def test_a_page_that_needs_a_session_comes_back_after_sign_in(door: RunningDoor, new_context: NewContext) -> None:
@@ -157,6 +227,22 @@ async def test_a_replayed_code_and_a_wrong_state_are_told_on_a_page(door: Runnin
     assert answer.status == 400
     await page.click("a.button")
     assert "太郎" in await page.inner_text("main"), "a failed attempt ended the session that was there"
+
+
+async def test_an_id_token_of_another_sign_in_is_told_on_a_page(
+    door: RunningDoor, new_context: NewContext, redis_url: str
+) -> None:
+    page = await (await new_context()).new_page()
+    await page.goto(f"{door.url}/auth/sign-in")
+    server = redis.Redis.from_url(redis_url)
+    (key,) = server.keys("*:sign-in:*")
+    server.set(key, json.dumps(json.loads(server.get(key)) | {"nonce": "another"}), ex=600)
+    await page.fill("input[name=login]", "taro")
+    await page.click("button[value=sign-in]")
+    await page.wait_for_url(f"{door.url}/auth/callback?**")
+    assert "cannot be trusted" in await page.inner_text("main")
+    await page.goto(door.url)
+    assert "Sign in with" in await page.inner_text("main")
 
 
 async def test_another_sites_form_cannot_sign_a_person_out(door: RunningDoor, new_context: NewContext) -> None:
