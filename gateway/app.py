@@ -39,7 +39,8 @@ from gateway.identity.sessions import Sessions
 from gateway.identity.throttle import Throttle
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
-from gateway.queueing.permits import Permits, QueueLimits
+from gateway.queueing.ask import CLASSES, ClassLimits, QueueLimits, Room
+from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
 from gateway.scope import Receive, RequestScope, Send
 from gateway.settings import Settings
@@ -167,7 +168,7 @@ def _build(settings: Settings, backend: Backend | None) -> Door:
     server_key = load_server_key(settings.data_dir)
     key_ring = KeyRing(directory, server_key)
     sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
-    permits = Permits(store, engines.backend.name, _queue_limits(settings))
+    permits = Permits(store, engines.backend.name, _queue_limits(settings), Room(settings.max_concurrency))
     metrics = _metrics(permits, engines)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
@@ -212,11 +213,20 @@ def _open_webui(settings: Settings) -> OpenWebUI:
 
 
 def _queue_limits(settings: Settings) -> QueueLimits:
+    classes = {
+        klass: ClassLimits(
+            weight=settings.class_weights[klass],
+            longest_line=settings.class_max_queue.get(klass, settings.max_queue),
+            wait_seconds=settings.class_queue_timeout.get(klass, settings.queue_timeout),
+            starvation_seconds=settings.starvation_seconds[klass],
+        )
+        for klass in CLASSES
+    }
     return QueueLimits(
-        capacity=settings.max_concurrency,
         longest_line=settings.max_queue,
-        wait_seconds=settings.queue_timeout,
+        classes=classes,
         lease_seconds=settings.lease_seconds,
+        half_life_seconds=settings.service_half_life,
     )
 
 

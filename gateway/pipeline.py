@@ -23,6 +23,7 @@ from gateway.errors import (
 from gateway.identity import access
 from gateway.identity.authentication import Authentication
 from gateway.identity.revocation import Revocation
+from gateway.queueing.ask import Ask
 from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
 from gateway.scope import Principal, RequestScope
@@ -37,8 +38,10 @@ from gateway.usage import ledger
 
 log = logging.getLogger("sekisho.pipeline")
 
-# A rough token of English; used only where the engine was cut off before it counted the prompt.
+# A rough token of English; used only until the engine has counted the prompt, or where it was cut off before.
 _BYTES_PER_TOKEN = 4
+# Tokens that an answer is taken to have, until it has ended.
+_USUAL_OUTPUT = 256
 # How a request ends whose engine was stopped while it was busy.
 _CUT_OFF = frozenset({"client_gone", "credential_revoked"})
 
@@ -132,7 +135,10 @@ class Pipeline:
 
     async def _wait_for_turn(self, request: RequestScope) -> None:
         asked = time.monotonic()
-        turn = await self._permits.wait(request.request_id)
+        prompt = len(request.body) // _BYTES_PER_TOKEN
+        service = self._settings.token_weights.of(prompt, 0, _USUAL_OUTPUT)
+        wanted = Ask(request.request_id, "api", request.known().subject, service)
+        turn = await self._permits.wait(wanted, await self._store.run(self._permits.acquire(wanted)))
         request.admitted_ms = turn.granted_ms
         if turn.waited:
             request.queued_seconds = time.monotonic() - asked
@@ -161,9 +167,10 @@ class Pipeline:
         await asyncio.shield(task)
 
     async def _book(self, request: RequestScope, meter: Meter) -> None:
-        calls = [self._permits.release(request.request_id)]
+        used = _used(request, meter)
+        served = self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        calls = [self._permits.release(request.request_id, served)]
         if request.admitted_ms:
-            used = _used(request, meter)
             request.tokens = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
             subject = request.known().subject
             calls.append(ledger.settle(request.request_id, subject, request.admitted_ms, used))

@@ -14,6 +14,9 @@ Send = Callable[[Message], Awaitable[None]]
 Role = Literal["user", "service", "auditor", "admin"]
 # What a credential may be limited to; every route names the one it belongs to.
 Endpoint = Literal["chat", "completions", "models", "metrics", "admin"]
+# Who goes first when the engine is busy: people who wait for an answer, programs, work without haste. Ours to say: it
+# follows from key, role and route, never from a body.
+QueueClass = Literal["interactive", "api", "batch"]
 
 
 @dataclass(frozen=True, slots=True)

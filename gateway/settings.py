@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from gateway.scope import Role
+from gateway.scope import QueueClass, Role
 
 ENV_PREFIX = "SEKISHO_"
 KEY_PATTERN = r"^sk-skh-[a-z0-9]{1,32}-[A-Za-z0-9_-]{16,128}$"
@@ -112,6 +114,45 @@ class Issuer(BaseModel):
     )
 
 
+class Price(BaseModel):
+    """What a million tokens of a model cost, in one currency for all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: Decimal = Field(ge=0, le=1_000_000)
+    cached_input: Decimal | None = Field(None, ge=0, le=1_000_000, description="None: as input.")
+    output: Decimal = Field(ge=0, le=1_000_000)
+
+
+class TokenWeights(BaseModel):
+    """What a token counts for where service is shared out fairly."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: float = Field(1.0, ge=0, le=1000)
+    cached: float = Field(0.1, ge=0, le=1000, description="Of the input, what the engine remembered.")
+    output: float = Field(4.0, ge=0, le=1000)
+
+    def of(self, prompt: float, cached: float, output: float) -> float:
+        """`cached` is a part of `prompt`."""
+        return (prompt - cached) * self.input + cached * self.cached + output * self.output
+
+
+# A table that names some classes leaves the others as they are.
+_CLASS_WEIGHTS: dict[QueueClass, float] = {"interactive": 8.0, "api": 4.0, "batch": 1.0}
+_STARVATION_SECONDS: dict[QueueClass, float] = {"interactive": 10.0, "api": 20.0, "batch": 40.0}
+Weight = Annotated[float, Field(gt=0, le=1_000_000)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+Places = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+def _time_zone(value: str) -> str:
+    try:
+        return value if value == "UTC" else ZoneInfo(value).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError("expected a time zone such as Asia/Tokyo or UTC") from None
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return host in LOOPBACK_HOSTS or ip_address(host).is_loopback
@@ -191,8 +232,34 @@ class Settings(BaseModel):
     )
     max_queue: int = Field(512, ge=0, le=1_000_000, description="Requests waiting for a turn; past it 429.")
     queue_timeout: float = Field(60.0, gt=0, le=3600, description="Seconds a request waits for a turn; past it 503.")
+    class_weights: Annotated[dict[QueueClass, Weight], AfterValidator(lambda given: _CLASS_WEIGHTS | given)] = Field(
+        _CLASS_WEIGHTS, description="Shares of the service of interactive, api and batch while all of them wait."
+    )
+    class_max_queue: dict[QueueClass, Places] = Field(
+        default_factory=dict, description="max_queue of single classes; they share max_queue all the same."
+    )
+    class_queue_timeout: dict[QueueClass, Seconds] = Field(
+        default_factory=dict, description="queue_timeout of single classes."
+    )
+    starvation_seconds: Annotated[
+        dict[QueueClass, Seconds], AfterValidator(lambda given: _STARVATION_SECONDS | given)
+    ] = Field(_STARVATION_SECONDS, description="Whoever waits in a class without any turn for so long goes first.")
+    service_half_life: float = Field(
+        300.0, ge=1, le=86_400, description="Seconds in which what somebody was served counts half against them."
+    )
+    token_weights: TokenWeights = Field(
+        TokenWeights(input=1.0, cached=0.1, output=4.0),
+        description="What a token of input, cached input and output counts for where service is shared out.",
+    )
     lease_seconds: float = Field(
         30.0, ge=1, le=600, description="A turn not renewed for this long is taken back: its holder has died."
+    )
+
+    quota_time_zone: Annotated[str, AfterValidator(_time_zone)] = Field(
+        "UTC", description="Time zone of the days and months of quotas, such as Asia/Tokyo."
+    )
+    prices: dict[str, Price] = Field(
+        default_factory=dict, description="Model, or pattern with *, to prices per million tokens, for cost limits."
     )
 
     max_body_bytes: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body; past it 413.")
@@ -264,15 +331,24 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
     return {name: _parsed(name, value) for name, value in found.items()}
 
 
+_TABLES = {
+    "issuers": "a list of objects",
+    "prices": "an object of objects",
+    "token_weights": "an object of numbers",
+} | dict.fromkeys(
+    ("class_weights", "class_max_queue", "class_queue_timeout", "starvation_seconds"), "an object of class and number"
+)
+
+
 def _parsed(name: str, value: str) -> Any:
     """A variable holds one string: lists are separated by commas, tables are JSON."""
     if name in ("allowed_fields", "trusted_proxies"):
         return [part.strip() for part in value.split(",") if part.strip()]
-    if name == "issuers":
+    if name in _TABLES:
         try:
             return json.loads(value)
         except ValueError:
-            raise SettingsError(["issuers: expected JSON, a list of objects (a settings file is easier)"]) from None
+            raise SettingsError([f"{name}: expected JSON, {_TABLES[name]} (a settings file is easier)"]) from None
     return value
 
 

@@ -1,21 +1,26 @@
 """Turns at one engine: a lease in Redis, renewed while it is used, that expires by itself if this process dies.
 
-A free turn is handed to the front of the line by the script that frees it, and published; one listener a process
-wakes the waiter. Waiters ask again at each heartbeat, which also covers a message that was lost.
+A free turn is handed to who is next (fair.lua) by the script that frees it, and published; one listener a process
+wakes the waiter. One heartbeat a process says that its waiters live, and covers messages that were lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
 from gateway.errors import QueueFull, QueueTimeout, StoreAway
-from gateway.queueing.scripts import ACQUIRE, RELEASE, RENEW
+from gateway.queueing.ask import CLASSES, Answer, Ask, QueueLimits, Room, State, Turn
+from gateway.queueing.scripts import ACQUIRE, RELEASE, RENEW, TEND, names
+from gateway.queueing.speed import Speed
 from gateway.store import keys
 from gateway.store.redis import Store
 from gateway.store.scripts import Call
@@ -23,34 +28,49 @@ from gateway.store.scripts import Call
 log = logging.getLogger("sekisho.queueing")
 
 _RECONNECT_SECONDS = 0.5
+# However fast the line moves, places are asked for no oftener.
+_CALM_SECONDS = 0.1
+_UNKNOWN_RETRY_SECONDS = 5
+
+# Told its place and, where it is known, the seconds until its turn.
+OnPlace = Callable[[int, float | None], None]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLimits:
-    capacity: int
-    longest_line: int
-    wait_seconds: float
-    lease_seconds: float
-    # How often a waiter asks again. The front of the line asks oftener: it is the one to notice an expired lease.
-    heartbeat_seconds: float = 1.0
-    front_seconds: float = 0.1
+@dataclass(slots=True)
+class _Waiter:
+    on_place: OnPlace | None
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    place: int = 0
 
-
-class Turn(NamedTuple):
-    granted_ms: int  # server time
-    waited: bool
+    def stands_at(self, place: int, eta_ms: int) -> None:
+        if self.on_place is not None and place and place != self.place:
+            self.place = place
+            self.on_place(place, None if eta_ms < 0 else eta_ms / 1000)
 
 
 class Permits:
-    """`start` before use, `aclose` after."""
+    """`start` before use, `aclose` after. `room` may be set at any time, as more is known of the engine."""
 
-    def __init__(self, store: Store, engine: str, limits: QueueLimits) -> None:
+    def __init__(self, store: Store, engine: str, limits: QueueLimits, room: Room) -> None:
         self._store = store
         self._limits = limits
-        self._keys = (keys.leases(engine), keys.line(engine), keys.beats(engine), keys.ticket(engine))
+        self._names = names(engine)
+        self._channel = keys.granted(engine)
+        self.room = room
+        self.speed = Speed()  # as of the last renewal
         self._held: set[str] = set()
-        self._waiting: dict[str, asyncio.Event] = {}
+        self._waiting: dict[str, _Waiter] = {}
+        self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def room(self) -> Room:
+        return self._room
+
+    @room.setter
+    def room(self, room: Room) -> None:
+        self._room = room
+        self._config = _config(self._limits, room, self._channel)
 
     @property
     def held(self) -> int:
@@ -61,88 +81,176 @@ class Permits:
         return len(self._waiting)
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._renew())]
+        self._tasks = [asyncio.create_task(task()) for task in (self._listen, self._tend, self._renew)]
 
     async def aclose(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def wait(self, request_id: str) -> Turn:
+    def acquire(self, ask: Ask) -> Call:
+        """The call that asks for a turn. Its answer goes to `wait`; whatever it is, `release` is called in the end."""
+        reservation = (keys.reservation(ask.request_id),) if ask.reserved else ()
+        number = CLASSES.index(ask.klass) + 1
+        asked = (ask.request_id, number, ask.subject, max(1.0, ask.tokens), ask.kv_tokens)
+        return ACQUIRE.call(self._names + reservation, self._config, *asked)
+
+    async def wait(self, ask: Ask, answer: Sequence[int], on_place: OnPlace | None = None) -> Turn:
         """Returns when it is this request's turn. Raises QueueFull, QueueTimeout, StoreAway.
 
-        However this ends, the caller then makes `release`: the turn may have been given in the same moment.
+        `on_place` is called at once, and whenever the place in the line has changed.
         """
-        state, place, now = await self._ask(request_id)
-        if state == 1:
-            self._held.add(request_id)
-            return Turn(now, waited=False)
-        if state < 0:
-            raise QueueFull(f"{place} requests are waiting already. Try again in a few seconds.")
-        now = await self._wait_in_line(request_id, place)
-        self._held.add(request_id)
-        return Turn(now, waited=True)
+        first = last = Answer.of(answer)
+        if first.state is State.WAITING:
+            last = await self._wait_in_line(ask, first, on_place)
+        if last.state is not State.GRANTED:
+            raise _refusal(last, self._limits.classes[ask.klass].wait_seconds)
+        self._held.add(ask.request_id)
+        return Turn(last.now_ms, waited=first.state is State.WAITING)
 
-    def release(self, request_id: str) -> Call:
-        """The call that gives the turn, or the place in the line, back."""
+    def release(self, request_id: str, served_tokens: float, seconds_per_token: float = 0.0) -> Call:
+        """The call that gives the turn, or the place in the line, back, with the weighted service it really took.
+
+        `seconds_per_token`, where there is a measure of it, teaches how many may run.
+        """
         self._held.discard(request_id)
-        return RELEASE.call(self._keys, *self._arguments(request_id))
+        return RELEASE.call(self._names, self._config, request_id, served_tokens, seconds_per_token)
 
-    async def _wait_in_line(self, request_id: str, place: int) -> int:
-        woken = self._waiting[request_id] = asyncio.Event()
+    def renew(self) -> Call:
+        """The call that renews all that this process holds. Its answer goes to `renewed`."""
+        lease = _ms(self._limits.lease_seconds)
+        return RENEW.call((self._names[0], self._names[-1]), lease, *self._held)
+
+    def renewed(self, answer: Sequence[bytes | None]) -> None:
+        self.speed = Speed.of(answer)
+
+    async def _wait_in_line(self, ask: Ask, answer: Answer, on_place: OnPlace | None) -> Answer:
+        seconds = self._limits.classes[ask.klass].wait_seconds
         try:
-            async with asyncio.timeout(self._limits.wait_seconds):
-                while True:
-                    await self._pause(woken, place)
-                    state, place, now = await self._ask(request_id)
-                    if state == 1:
-                        return now
-                    if state < 0:
-                        raise QueueFull("The line is full. Try again in a few seconds.")
+            with self._in_line(ask.request_id, on_place) as waiter:
+                async with asyncio.timeout(seconds):
+                    while answer.state is State.WAITING:
+                        waiter.stands_at(answer.place, answer.eta_ms)
+                        await waiter.woken.wait()
+                        waiter.woken.clear()
+                        answer = Answer.of(await self._store.run(self.acquire(ask)))
+                    return answer
         except TimeoutError:
-            seconds = self._limits.wait_seconds
-            raise QueueTimeout(f"No engine was free within {seconds:g} seconds. Try again later.") from None
+            raise _refusal(answer._replace(state=State.LATE), seconds) from None
+
+    @contextmanager
+    def _in_line(self, request_id: str, on_place: OnPlace | None) -> Iterator[_Waiter]:
+        waiter = _Waiter(on_place)
+        if not self._waiting:
+            self._news.set()
+        self._waiting[request_id] = waiter
+        try:
+            yield waiter
         finally:
             del self._waiting[request_id]
-
-    async def _pause(self, woken: asyncio.Event, place: int) -> None:
-        seconds = self._limits.front_seconds if place <= 1 else self._limits.heartbeat_seconds
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await woken.wait()
-        woken.clear()
-
-    async def _ask(self, request_id: str) -> tuple[int, int, int]:
-        call = ACQUIRE.call(self._keys, *self._arguments(request_id), self._limits.longest_line)
-        state, place, now = await self._store.run(call)
-        return state, place, now
-
-    def _arguments(self, request_id: str) -> tuple[str | int, ...]:
-        limits = self._limits
-        # Three heartbeats may be missed before a waiter counts as dead.
-        beat = _ms(limits.heartbeat_seconds * 3)
-        return request_id, limits.capacity, _ms(limits.lease_seconds), beat, keys.GRANTED
 
     async def _listen(self) -> None:
         while True:
             try:
-                async with self._store.subscribed(keys.GRANTED) as messages:
+                async with self._store.subscribed(self._channel) as messages:
+                    self._news.set()  # something may have been missed
                     async for message in messages.listen():
-                        self._wake(message["data"].decode())
+                        self._hear(message["data"].decode())
             except (RedisError, OSError, TimeoutError):
                 # The heartbeats go on meanwhile; the store logs that Redis is away.
                 await asyncio.sleep(_RECONNECT_SECONDS)
 
-    def _wake(self, request_id: str) -> None:
-        if (woken := self._waiting.get(request_id)) is not None:
-            woken.set()
+    def _hear(self, request_id: str) -> None:
+        """A request was given its turn, or (with no id) left the line: all places may have changed."""
+        if (waiter := self._waiting.get(request_id)) is not None:
+            waiter.woken.set()
+        if any(waiter.on_place for waiter in self._waiting.values()):
+            self._news.set()
+
+    async def _tend(self) -> None:
+        """A beat a heartbeat; sooner when the line moves, and when a lease may run out that nobody gives back."""
+        alive = time.monotonic()
+        while True:
+            if not self._waiting:
+                await self._news.wait()
+                alive = time.monotonic()
+            self._news.clear()
+            try:
+                pause = await self._beat()
+                alive = time.monotonic()
+            except StoreAway:
+                pause = self._limits.heartbeat_seconds
+                if time.monotonic() - alive > 3 * pause:
+                    self._wake_all()  # their places are lost: asking again tells them whether Redis is still away
+            await asyncio.sleep(min(pause, _CALM_SECONDS))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause - _CALM_SECONDS):
+                    await self._news.wait()
+
+    async def _beat(self) -> float:
+        """Seconds until the next is due."""
+        told = [request_id for request_id, waiter in self._waiting.items() if waiter.on_place]
+        ids = told + [request_id for request_id, waiter in self._waiting.items() if not waiter.on_place]
+        _, next_expiry, *found = await self._store.run(TEND.call(self._names, self._config, len(told), *ids))
+        for request_id, state, place, eta in zip(ids, found[::3], found[1::3], found[2::3], strict=True):
+            if (waiter := self._waiting.get(request_id)) is None:
+                continue
+            if state == State.WAITING:
+                waiter.stands_at(place, eta)
+            else:
+                waiter.woken.set()
+        heartbeat = self._limits.heartbeat_seconds
+        return heartbeat if next_expiry < 0 else min(heartbeat, (next_expiry + 1) / 1000)
+
+    def _wake_all(self) -> None:
+        for waiter in self._waiting.values():
+            waiter.woken.set()
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._limits.lease_seconds / 3)
             if self._held:
                 with suppress(StoreAway):
-                    await self._store.run(RENEW.call(self._keys[:1], _ms(self._limits.lease_seconds), *self._held))
+                    self.renewed(await self._store.run(self.renew()))
+
+
+def _config(limits: QueueLimits, room: Room, channel: str) -> str:
+    classes = [
+        {
+            "weight": of_class.weight,
+            "line": of_class.longest_line,
+            "wait": _ms(of_class.wait_seconds),
+            "starvation": _ms(of_class.starvation_seconds),
+        }
+        for of_class in (limits.classes[name] for name in CLASSES)
+    ]
+    return json.dumps(
+        {
+            "capacity": room.capacity,
+            "kv": room.kv_tokens,
+            "line": limits.longest_line,
+            "lease": _ms(limits.lease_seconds),
+            "beat": _ms(limits.heartbeat_seconds * 3),
+            "half_life": _ms(limits.half_life_seconds),
+            "channel": channel,
+            "classes": classes,
+        }
+    )
+
+
+def _refusal(answer: Answer, wait_seconds: float) -> QueueFull | QueueTimeout:
+    error: QueueFull | QueueTimeout
+    if answer.state is State.FULL:
+        error = QueueFull(f"{answer.place} requests are waiting already. Try again in a few seconds.")
+        seconds = answer.eta_ms / 1000
+    elif answer.state is State.LATE:
+        error = QueueTimeout(f"No engine is free for you within {wait_seconds:g} seconds. Try again later.")
+        seconds = answer.eta_ms / 1000 - wait_seconds
+    else:
+        error = QueueTimeout("The reservation of your quota ran out before your turn. Try again.")
+        seconds = 0.0
+    error.retry_after = _UNKNOWN_RETRY_SECONDS if answer.eta_ms < 0 else max(1, math.ceil(seconds))
+    return error
 
 
 def _ms(seconds: float) -> int:

@@ -1,90 +1,137 @@
-"""The queue's Lua scripts. Invariants, held by every script:
-
-- a request id is in `leases` (has a turn), or in both `line` and `beats` (waits), or in none;
-- leases never exceed the capacity that the latest caller stated, unless capacity shrank;
-- free turns are given to the front of the line at once, by whichever script notices, and published.
+"""The queue's Lua scripts: what each may be asked. Their common part, with the invariants, is in fair.lua.
 
 Time is the server's. Each script may be sent twice with no more effect than once.
 """
 
 from __future__ import annotations
 
+from importlib.resources import files
+
+from gateway.queueing.ask import CLASSES
+from gateway.store import keys
 from gateway.store.scripts import Script
 
-# KEYS 1 leases  2 line  3 beats  4 ticket
-# ARGV 1 request id  2 capacity  3 lease ms  4 heartbeat ms  5 channel; ACQUIRE alone: 6 longest line
-_COMMON = """
-local leases, line, beats = KEYS[1], KEYS[2], KEYS[3]
-local id, capacity, lease, beat = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+_COMMON = files("gateway.queueing").joinpath("fair.lua").read_text("utf-8")
 
-local function bury_the_dead()
-  redis.call('ZREMRANGEBYSCORE', leases, '-inf', now)
-  for _, dead in ipairs(redis.call('ZRANGEBYSCORE', beats, '-inf', now)) do
-    redis.call('ZREM', line, dead)
-    redis.call('ZREM', beats, dead)
-  end
-end
 
-local function give_free_turns()
-  local free = capacity - redis.call('ZCARD', leases)
-  while free > 0 do
-    local first = redis.call('ZPOPMIN', line)[1]
-    if not first then return end
-    redis.call('ZREM', beats, first)
-    -- Short until its owner confirms by asking: one that died while waiting must not keep a turn for a whole lease.
-    redis.call('ZADD', leases, now + beat, first)
-    redis.call('PUBLISH', ARGV[5], first)
-    free = free - 1
-  end
-end
-"""
+def names(engine: str) -> tuple[str, ...]:
+    """The keys of every script, in the order in which fair.lua takes them."""
+    return (
+        keys.leases(engine),
+        keys.grants(engine),
+        keys.line(engine),
+        keys.beats(engine),
+        keys.asks(engine),
+        *(keys.order(engine, klass) for klass in CLASSES),
+        keys.due(engine),
+        keys.service(engine),
+        keys.running(engine),
+        keys.queue(engine),
+        keys.speed(engine),
+    )
 
-# Answers {state, place, now}: 1 = your turn, 0 = wait at `place`, -1 = the line is full.
+
+# KEYS 14 the reservation, if there has to be one. ARGV 2 request id  3 class  4 subject  5 tokens  6 KV tokens
+# Answers {state, place, eta ms, now, ms to the next expiry of a lease}; see Answer.
 ACQUIRE = Script(
     _COMMON
-    + """
-bury_the_dead()
-give_free_turns()
-if redis.call('ZSCORE', leases, id) then
-  redis.call('ZADD', leases, now + lease, id)
-  return {1, 0, now}
+    + r"""
+local id, class, subject = ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local own = { class = class, subject = subject, tokens = tonumber(ARGV[5]), kv = tonumber(ARGV[6]) }
+
+local function answer(state, place, eta)
+  save()
+  return { state, place, eta, now, next_expiry() }
 end
-local place = redis.call('ZRANK', line, id)
-if not place then
-  place = redis.call('ZCARD', line)
-  if place == 0 and redis.call('ZCARD', leases) < capacity then
-    redis.call('ZADD', leases, now + lease, id)
-    return {1, 0, now}
-  end
-  if place >= tonumber(ARGV[6]) then return {-1, place, now} end
-  redis.call('ZADD', line, redis.call('INCR', KEYS[4]), id)
+
+if KEYS[14] and redis.call('EXISTS', KEYS[14]) == 0 then
+  leave(id)
+  give_up(id)
+  move_up()
+  return answer(-3, 0, -1)
 end
-redis.call('ZADD', beats, now + beat, id)
-return {0, place + 1, now}
+move_up()
+if redis.call('ZSCORE', LEASES, id) then
+  redis.call('ZADD', LEASES, now + config.lease, id)
+  return answer(1, 0, -1)
+end
+
+local known = read(ASKS, id)
+if known then
+  redis.call('ZADD', BEATS, now + config.beat, id)
+  local place = place_of(known, id)
+  return answer(0, place, eta(place))
+end
+
+local total = redis.call('ZCARD', LINE)
+if total == 0 and has_room(own) then
+  arrive(own)
+  grant(id, own, now + config.lease, false)
+  return answer(1, 0, -1)
+end
+local limits = config.classes[class]
+local mine, of_class = waiting(class .. subject), class_waiting(class)
+if total >= config.line then return answer(-1, total, eta(1)) end
+if of_class >= limits.line then return answer(-1, of_class, eta(1)) end
+-- One subject alone never fills the line: what it has waiting may be as much as is still free for others.
+if mine > 0 and mine >= config.line - total then return answer(-1, mine, eta(1)) end
+local place = place_of(own)
+local wait = eta(place)
+if wait > limits.wait then return answer(-2, place, wait) end
+join(id, own)
+return answer(0, place, wait)
 """
 )
 
 # Gives back a turn, or leaves the line: whichever the request had.
+# ARGV 2 request id  3 tokens served, weighted  4 seconds a token, 0 = not measured
 RELEASE = Script(
     _COMMON
-    + """
-redis.call('ZREM', leases, id)
-redis.call('ZREM', line, id)
-redis.call('ZREM', beats, id)
-bury_the_dead()
-give_free_turns()
+    + r"""
+local id, pace = ARGV[2], tonumber(ARGV[4])
+if leave(id) then redis.call('PUBLISH', config.channel, '') end
+local held = give_up(id)
+if held then
+  serve(held.class, held.subject, tonumber(ARGV[3]) - held.tokens, held.granted)
+  if pace > 0 then learn_speed(held, pace) end
+end
+move_up()
+save()
 return now
 """
 )
 
-# KEYS 1 leases; ARGV 1 lease ms  2… request ids. XX: a renewal that crosses a release must not bring the lease back.
+# Says that waiters live. ARGV 2 how many of them want to know their place  3… request ids, those first
+# Answers {now, ms to the next expiry, then for each id: state (-1 = not in line), place, eta ms}.
+TEND = Script(
+    _COMMON
+    + r"""
+for index = 3, #ARGV do redis.call('ZADD', BEATS, 'XX', now + config.beat, ARGV[index]) end
+move_up()
+local found = { now, next_expiry() }
+for index = 3, #ARGV do
+  local id = ARGV[index]
+  local state, place = -1, 0
+  if redis.call('ZSCORE', LEASES, id) then
+    state = 1
+  elseif redis.call('ZSCORE', BEATS, id) then
+    state = 0
+    if index < 3 + tonumber(ARGV[2]) then place = place_of(read(ASKS, id), id) end
+  end
+  for _, value in ipairs({ state, place, eta(place) }) do found[#found + 1] = value end
+end
+save()
+return found
+"""
+)
+
+# KEYS 1 leases  2 speed; ARGV 1 lease ms  2… request ids. XX: a renewal that crosses a release must not bring the
+# lease back. Answers what is known of the engine's speed, as text; see Speed.
 RENEW = Script(
     """
 local clock = redis.call('TIME')
 local expiry = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[1])
 for index = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', expiry, ARGV[index]) end
-return #ARGV - 1
+return redis.call('HMGET', KEYS[2], 'n', 'x', 'y', 'xx', 'xy', 'yy')
 """
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import quote
 
 TAG = "{sekisho}"
 
@@ -33,6 +34,7 @@ KEYS = (
         "store.records",
         "when an API key was last used, Unix seconds, to the minute",
     ),
+    Key("{sekisho}:server-key", "string", "for ever", "identity.server_key", "fingerprint of server.key"),
     Key("{sekisho}:changed", "channel", "none", "store.records", "<kind>:<id> of what was just changed or deleted"),
     Key(
         "{sekisho}:audit", "stream", "the last million", "store.records", "the audit trail: every administrative change"
@@ -62,7 +64,20 @@ KEYS = (
         "queueing",
         "turns in use: request id > expiry in ms",
     ),
-    Key("{sekisho}:line:<engine>", "zset", "members until their turn", "queueing", "who waits: request id > ticket"),
+    Key(
+        "{sekisho}:grants:<engine>",
+        "hash",
+        "fields until their turn ends",
+        "queueing",
+        "turns in use: request id > what was asked, since when (MessagePack)",
+    ),
+    Key(
+        "{sekisho}:line:<engine>",
+        "zset",
+        "members until their turn",
+        "queueing",
+        "who waits, by letter: class, subject, ticket, request id",
+    ),
     Key(
         "{sekisho}:beats:<engine>",
         "zset",
@@ -70,8 +85,50 @@ KEYS = (
         "queueing",
         "who waits: request id > expiry in ms",
     ),
-    Key("{sekisho}:ticket:<engine>", "string", "for ever", "queueing", "the last ticket given, a counter"),
-    Key("{sekisho}:granted", "channel", "none", "queueing", "ids of waiting requests that were just given a turn"),
+    Key(
+        "{sekisho}:asks:<engine>",
+        "hash",
+        "fields until their turn",
+        "queueing",
+        "who waits: request id > what was asked (MessagePack)",
+    ),
+    Key(
+        "{sekisho}:order:<class>:<engine>",
+        "zset",
+        "members until their turn",
+        "queueing",
+        "subjects of a class that wait, under the ticket of their first request > service received",
+    ),
+    Key(
+        "{sekisho}:due:<engine>",
+        "zset",
+        "members until their turn",
+        "queueing",
+        "class and subject that wait > ms at which they will have waited too long",
+    ),
+    Key(
+        "{sekisho}:service:<engine>",
+        "zset",
+        "members until it has faded",
+        "queueing",
+        "class and subject > weighted tokens served lately, scaled",
+    ),
+    Key(
+        "{sekisho}:running:<engine>",
+        "hash",
+        "fields until their turns end",
+        "queueing",
+        "class and subject > turns in use",
+    ),
+    Key("{sekisho}:queue:<engine>", "hash", "for ever", "queueing", "sums of the queue; see fair.lua"),
+    Key("{sekisho}:speed:<engine>", "hash", "for ever", "queueing", "sums of measured speed; see queueing.speed"),
+    Key(
+        "{sekisho}:granted:<engine>",
+        "channel",
+        "none",
+        "queueing",
+        "ids of waiting requests that were just given a turn; empty: somebody left the line",
+    ),
     Key(
         "{sekisho}:usage:<subject>:<yyyymmdd>", "hash", "400 days", "usage.ledger", "requests and tokens of a day (UTC)"
     ),
@@ -82,11 +139,61 @@ KEYS = (
         "usage.ledger",
         "marks a request as booked, against booking twice",
     ),
+    Key(
+        "{sekisho}:quota:<policy>:<limit>:<whom>",
+        "hash",
+        "2 days after its last use",
+        "quotas",
+        "a limit per minute: level (units) at (ms), and held, which is reserved and not used yet",
+    ),
+    Key(
+        "{sekisho}:quota:<policy>:<limit>:<whom>:<period>",
+        "string",
+        "2 days after its period",
+        "quotas",
+        "a limit per day (yyyymmdd) or month (yyyymm): used and reserved units; money in millionths",
+    ),
+    Key(
+        "{sekisho}:quota:<policy>:concurrent_requests:<whom>",
+        "zset",
+        "members until their expiry",
+        "quotas",
+        "requests in flight: request id > expiry in ms",
+    ),
+    Key(
+        "{sekisho}:reservation:<request>",
+        "hash",
+        "until settled, a day at most",
+        "quotas",
+        "what a request holds of each limit: rules, keys, held; used: what is known of its use so far",
+    ),
+    Key(
+        "{sekisho}:reservations",
+        "zset",
+        "members until settled",
+        "quotas",
+        "all reservations: request id > expiry of its lease in ms",
+    ),
+    Key(
+        "{sekisho}:reservation-end:<request>",
+        "string",
+        "10 minutes; an hour where the reaper did it",
+        "quotas",
+        "marks a reservation as settled, against settling twice",
+    ),
+    Key(
+        "{sekisho}:estimate:<whom>:<model>",
+        "hash",
+        "30 days after its last use",
+        "quotas",
+        "p90 of the output tokens of a request, learned, and how many were seen",
+    ),
 )
 
-GRANTED = f"{TAG}:granted"
+SERVER_KEY = f"{TAG}:server-key"
 CHANGED = f"{TAG}:changed"
 AUDIT = f"{TAG}:audit"
+RESERVATIONS = f"{TAG}:reservations"
 
 
 def record(kind: str, record_id: str) -> str:
@@ -137,8 +244,40 @@ def beats(engine: str) -> str:
     return f"{TAG}:beats:{engine}"
 
 
-def ticket(engine: str) -> str:
-    return f"{TAG}:ticket:{engine}"
+def grants(engine: str) -> str:
+    return f"{TAG}:grants:{engine}"
+
+
+def asks(engine: str) -> str:
+    return f"{TAG}:asks:{engine}"
+
+
+def order(engine: str, klass: str) -> str:
+    return f"{TAG}:order:{klass}:{engine}"
+
+
+def due(engine: str) -> str:
+    return f"{TAG}:due:{engine}"
+
+
+def service(engine: str) -> str:
+    return f"{TAG}:service:{engine}"
+
+
+def running(engine: str) -> str:
+    return f"{TAG}:running:{engine}"
+
+
+def queue(engine: str) -> str:
+    return f"{TAG}:queue:{engine}"
+
+
+def speed(engine: str) -> str:
+    return f"{TAG}:speed:{engine}"
+
+
+def granted(engine: str) -> str:
+    return f"{TAG}:granted:{engine}"
 
 
 def usage(subject: str, day: str) -> str:
@@ -147,3 +286,20 @@ def usage(subject: str, day: str) -> str:
 
 def settled(request_id: str) -> str:
     return f"{TAG}:settled:{request_id}"
+
+
+def quota(policy: str, limit: str, whom: str, period: str = "") -> str:
+    # Quoted: names of groups and people are other systems' to choose, and no two may share a key.
+    return ":".join((f"{TAG}:quota", policy, limit, quote(whom, safe=":@"), *((period,) if period else ())))
+
+
+def reservation(request_id: str) -> str:
+    return f"{TAG}:reservation:{request_id}"
+
+
+def reservation_end(request_id: str) -> str:
+    return f"{TAG}:reservation-end:{request_id}"
+
+
+def estimate(whom: str, model: str) -> str:
+    return f"{TAG}:estimate:{quote(whom, safe=':@')}:{quote(model, safe='/')}"
