@@ -237,33 +237,43 @@ end
 
 -- What is to be expected ------------------------------------------------------------------------------------------
 
+-- How many turns somebody takes before another comes level who is `gap` turns ahead; `first`: of equals it goes first.
+local function turns_before(gap, first)
+  gap = math.floor(gap * 1e6 + 0.5) / 1e6
+  if gap < 0 then return 0 end
+  return first and math.floor(gap) + 1 or math.ceil(gap)
+end
+
+local function mean_of(class, otherwise)
+  local count = class_waiting(class)
+  return count > 0 and math.max(1, state['expected' .. class] / count) or otherwise, count
+end
+
 -- Where a request stands among all that wait, if nobody else came and all took what they are expected to. Without an
 -- id: where it would stand if it joined.
 local function place_of(ask, id)
   local class, key = ask.class, ask.class .. ask.subject
   local value, pass = lifted(ask)
-  local earlier, ticket = waiting(key), '~'
-  if id then
-    ticket = ask.ticket
-    earlier = redis.call('ZLEXCOUNT', LINE, (span(key)), '(' .. key .. '\0' .. ticket)
-  end
-  local of_class = class_waiting(class)
-  local mean = of_class > 0 and math.max(1, state['expected' .. class] / of_class) or ask.tokens
+  local before = waiting(key)
+  if id then before = redis.call('ZLEXCOUNT', LINE, (span(key)), '(' .. key .. '\0' .. ask.ticket) end
+  local _, first = first_of(key)
+  local mean = mean_of(class, ask.tokens)
   local unit = mean * scale(now)
-  local level, before = value + earlier * unit, earlier
+  local level = value + before * unit
   local found = redis.call('ZRANGEBYSCORE', ORDER[class], '-inf', level, 'WITHSCORES')
   for index = 1, #found, 2 do
-    local other, score = string.sub(found[index], 17), tonumber(found[index + 1])
-    if other ~= ask.subject and (score < level or string.sub(found[index], 1, 16) < ticket) then
-      before = before + math.min(waiting(class .. other), math.floor((level - score) / unit) + 1)
+    local ticket, other = string.sub(found[index], 1, 16), string.sub(found[index], 17)
+    if other ~= ask.subject then
+      local turns = turns_before((level - tonumber(found[index + 1])) / unit, not first or ticket < first)
+      before = before + math.min(waiting(class .. other), turns)
     end
   end
   local place, virtual = before + 1, pass + before * mean / config.classes[class].weight
   for other = 1, #ORDER do
-    local count, ahead = class_waiting(other), virtual - state['pass' .. other]
-    if other ~= class and count > 0 and (ahead > 0 or (ahead == 0 and other < class)) then
-      local theirs = math.max(1, state['expected' .. other] / count)
-      place = place + math.min(count, math.floor(ahead * config.classes[other].weight / theirs) + 1)
+    local theirs, count = mean_of(other, 1)
+    if other ~= class and count > 0 then
+      local gap = (virtual - state['pass' .. other]) * config.classes[other].weight / theirs
+      place = place + math.min(count, turns_before(gap, other < class))
     end
   end
   return place
