@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import ip_network
 from typing import Any
 
@@ -20,21 +21,20 @@ from gateway.api.pages import send_to_sign_in
 from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError, StoreAway
 from gateway.identity import access
 from gateway.identity.addresses import Network, client_address
-from gateway.identity.api_keys import ApiKeys, KeyRing, load_server_key, local_admin
+from gateway.identity.api_keys import ApiKeys, KeyRing, local_admin
 from gateway.identity.authentication import Authentication
 from gateway.identity.base import Identifier
 from gateway.identity.behalf import Behalf
 from gateway.identity.browsers import browsers
-from gateway.identity.directory import Actor, Directory
 from gateway.identity.group_book import GroupBook
 from gateway.identity.jwt_bearer import JwtBearer
-from gateway.identity.lookup import Lookup
 from gateway.identity.oidc.provider import Providers
 from gateway.identity.open_webui import OpenWebUI
 from gateway.identity.people import People
 from gateway.identity.records import Key, User
 from gateway.identity.revocation import Revocation
 from gateway.identity.sealing import Sealer
+from gateway.identity.server_key import check_server_key, load_server_key
 from gateway.identity.sessions import Sessions
 from gateway.identity.throttle import Throttle
 from gateway.identity.uses import Uses
@@ -44,6 +44,8 @@ from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
 from gateway.scope import Receive, RequestScope, Send
 from gateway.settings import Settings
+from gateway.store.directory import Actor, Directory
+from gateway.store.lookup import Lookup
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from gateway.telemetry import logs
@@ -131,7 +133,10 @@ class App:
 
     async def open(self) -> None:
         """Start every part. None of them needs Redis or the engine to be up: /readyz tells when they are."""
-        self.door = _build(self._settings, self._backend)
+        server_key = load_server_key(self._settings.data_dir)
+        self.door = _build(self._settings, self._backend, server_key)
+        with suppress(StoreAway):
+            await check_server_key(self.door.store, server_key, self._settings.data_dir)
         self.door.permits.start()
         self.door.engines.start()
         self.door.revocation.start()
@@ -159,13 +164,12 @@ def create_app(settings: Settings, backend: Backend | None = None) -> App:
     return App(settings, backend)
 
 
-def _build(settings: Settings, backend: Backend | None) -> Door:
+def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Door:
     secret = settings.engine_api_key.get_secret_value() if settings.engine_api_key else None
     engines = Engines(backend or registry.create(settings.engine_kind, settings.engine_url, secret))
     store = Store(settings.redis_url, settings.redis_timeout)
     directory = Directory(Records(store))
     lookup = Lookup(directory, settings.key_cache_seconds)
-    server_key = load_server_key(settings.data_dir)
     key_ring = KeyRing(directory, server_key)
     sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
     permits = Permits(store, engines.backend.name, _queue_limits(settings), Room(settings.max_concurrency))

@@ -38,11 +38,11 @@ from gateway.app import create_app  # noqa: E402
 from gateway.cli.parts import valkey_binary  # noqa: E402
 from gateway.errors import DoorError  # noqa: E402
 from gateway.identity import access  # noqa: E402
-from gateway.identity.directory import Actor  # noqa: E402
 from gateway.identity.records import Key, ServiceAccount, user_id  # noqa: E402
 from gateway.identity.sessions import Arrival, Tokens  # noqa: E402
 from gateway.scope import RequestScope  # noqa: E402
 from gateway.settings import load  # noqa: E402
+from gateway.store.directory import Actor  # noqa: E402
 
 out = Console(highlight=False, soft_wrap=True).print
 KEY = "sk-skh-bench-0123456789abcdef"

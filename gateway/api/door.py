@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.browsers import Browsers
-from gateway.identity.directory import Directory
-from gateway.identity.lookup import Lookup
 from gateway.identity.oidc.provider import Providers
 from gateway.identity.people import People
 from gateway.identity.revocation import Revocation
@@ -17,6 +15,8 @@ from gateway.pipeline import Pipeline
 from gateway.queueing.permits import Permits
 from gateway.routing.engines import Engines
 from gateway.settings import Settings
+from gateway.store.directory import Directory
+from gateway.store.lookup import Lookup
 from gateway.store.redis import Store
 from gateway.telemetry.metrics import Metrics
 

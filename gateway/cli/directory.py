@@ -18,7 +18,7 @@ from gateway.cli.parts import Place
 
 if TYPE_CHECKING:
     from gateway.identity.api_keys import KeyRing
-    from gateway.identity.directory import Actor, Directory
+    from gateway.store.directory import Actor, Directory
     from gateway.store.redis import Store
 
 T = TypeVar("T")
@@ -34,15 +34,26 @@ def with_store(data_dir: Path | None, redis_url: str | None, work: StoreWork[T])
 
 
 async def on_directory(redis_url: str, data_dir: Path, work: Work[T]) -> T:
-    from gateway.identity.api_keys import KeyRing, load_server_key
-    from gateway.identity.directory import Directory
+    from gateway.identity.api_keys import KeyRing
+    from gateway.store.directory import Directory
     from gateway.store.records import Records
 
     async def on_records(store: Store) -> T:
         directory = Directory(Records(store))
-        return await work(directory, KeyRing(directory, load_server_key(data_dir)))
+        return await work(directory, KeyRing(directory, await checked_server_key(store, data_dir)))
 
     return await on_store(redis_url, on_records)
+
+
+async def checked_server_key(store: Store, data_dir: Path) -> bytes:
+    from gateway.identity.server_key import WrongServerKey, check_server_key, load_server_key
+
+    server_key = load_server_key(data_dir)
+    try:
+        await check_server_key(store, server_key, data_dir)
+    except WrongServerKey as fault:
+        raise CliError(str(fault)) from fault
+    return server_key
 
 
 async def on_store(redis_url: str, work: StoreWork[T]) -> T:
@@ -73,6 +84,6 @@ def _reached(data_dir: Path | None, redis_url: str | None) -> tuple[Place, str]:
 
 def actor() -> Actor:
     """Whoever runs the command, for the audit trail: their name on this machine."""
-    from gateway.identity.directory import Actor
+    from gateway.store.directory import Actor
 
     return Actor("cli", getpass.getuser(), "cli", socket.gethostname())

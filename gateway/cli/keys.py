@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gateway.identity.administration.office import Office
     from gateway.identity.administration.views import KeyMade, KeyShown, Page
     from gateway.identity.api_keys import KeyRing
-    from gateway.identity.directory import Directory
+    from gateway.store.directory import Directory
 
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")]
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gateway.cli import datadir
 from gateway.cli.console import note, out, plain
-from gateway.cli.directory import with_store
+from gateway.cli.directory import checked_server_key, with_store
 
 if TYPE_CHECKING:
     from gateway.identity.administration.office import Office
@@ -33,20 +33,19 @@ def in_office(data_dir: Path | None, redis_url: str | None, work: Callable[[Offi
     folder = datadir.chosen(data_dir, os.environ)
 
     async def on_store(store: Store) -> T:
-        return await work(open_office(store, folder))
+        return await work(open_office(store, await checked_server_key(store, folder)))
 
     return with_store(data_dir, redis_url, on_store)
 
 
-def open_office(store: Store, data_dir: Path) -> Office:
+def open_office(store: Store, server_key: bytes) -> Office:
     from gateway.identity.administration.office import Office
-    from gateway.identity.api_keys import KeyRing, load_server_key
-    from gateway.identity.directory import Directory
+    from gateway.identity.api_keys import KeyRing
     from gateway.identity.sealing import Sealer
     from gateway.identity.sessions import Sessions
+    from gateway.store.directory import Directory
     from gateway.store.records import Records
 
-    server_key = load_server_key(data_dir)
     directory = Directory(Records(store))
     # How long sessions live is for those who begin them: none is begun here.
     sessions = Sessions(store, Sealer(server_key), idle_seconds=60, seconds=60)

@@ -38,7 +38,7 @@ async def make_link(place: Place, url: str) -> str:
 async def _make(store: Store) -> str:
     from gateway.identity import local_link
     from gateway.identity.api_keys import local_admin
-    from gateway.identity.directory import Directory
+    from gateway.store.directory import Directory
     from gateway.store.records import Records
 
     return await local_link.make(store, (await local_admin(Directory(Records(store)))).id)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -18,14 +16,14 @@ import msgspec
 from gateway.errors import BadRequest, Conflict, Forbidden, Unauthenticated
 from gateway.identity import bearer
 from gateway.identity.addresses import is_allowed
-from gateway.identity.directory import Actor, Directory
-from gateway.identity.lookup import Lookup
 from gateway.identity.open_webui import OpenWebUI
 from gateway.identity.people import People
 from gateway.identity.records import LOCAL_ISSUER, Key, ServiceAccount, User, as_principal, user_id
 from gateway.identity.uses import Uses
 from gateway.scope import Endpoint, Principal, RequestScope
 from gateway.settings import KEY_PATTERN
+from gateway.store.directory import Actor, Directory
+from gateway.store.lookup import Lookup
 
 PREFIX = "sk-skh-"
 # What a key may do unless its maker says otherwise. Administration has to be asked for.
@@ -154,28 +152,6 @@ async def local_admin(directory: Directory) -> User:
     with suppress(Conflict):  # another process was quicker; it made the same
         await directory.create(None, admin)
     return admin
-
-
-def load_server_key(data_dir: Path) -> bytes:
-    """The key that API keys are hashed with, made at first use, readable by this user alone."""
-    path = data_dir / "server.key"
-    data_dir.mkdir(parents=True, exist_ok=True)
-    try:
-        # O_EXCL: of two processes that start at once one writes, the other reads.
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read_server_key(path)
-    with os.fdopen(handle, "wb") as file:
-        file.write(secrets.token_bytes(32))
-    return _read_server_key(path)
-
-
-def _read_server_key(path: Path) -> bytes:
-    for _ in range(50):
-        if len(key := path.read_bytes()) == 32:
-            return key
-        time.sleep(0.02)  # the other process is still writing
-    raise RuntimeError(f"{path} should hold 32 bytes; restore it, or remove it and make all API keys anew")
 
 
 def id_of(key: str) -> str:

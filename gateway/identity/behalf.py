@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gateway.errors import BadRequest, Forbidden
-from gateway.identity.lookup import Lookup
 from gateway.identity.records import User, as_principal, user_id
 from gateway.scope import Principal, RequestScope
+from gateway.store.lookup import Lookup
 
 HEADER = b"x-on-behalf-of"
 LONGEST_NAME = 256

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from gateway.identity.directory import Directory
 from gateway.identity.records import Group
+from gateway.store.directory import Directory
 
 _PAGE = 1000
 

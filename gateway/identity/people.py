@@ -12,11 +12,11 @@ import msgspec
 
 from gateway.errors import Conflict, Forbidden, NotFound
 from gateway.identity.claims import GROUPS_OVERAGE, GroupsOverage, decide, groups_of, text
-from gateway.identity.directory import Actor, Directory
 from gateway.identity.group_book import GroupBook
-from gateway.identity.lookup import Lookup
 from gateway.identity.records import Group, User, user_id
 from gateway.settings import Issuer
+from gateway.store.directory import Actor, Directory
+from gateway.store.lookup import Lookup
 
 log = logging.getLogger("sekisho.identity")
 

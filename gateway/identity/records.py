@@ -7,9 +7,7 @@ import hashlib
 from typing import Any, ClassVar
 
 from gateway.scope import Endpoint, Grant, Principal, Role
-from gateway.store.record import AnyRecord, Record, decode, encode
-
-__all__ = ["AnyRecord", "Record", "decode", "encode"]  # moved
+from gateway.store.record import Record
 
 DEFAULT_TENANT = "default"
 # The issuer of people whom no provider vouches for: the operator of this machine.

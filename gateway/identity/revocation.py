@@ -17,11 +17,11 @@ from typing import NamedTuple
 from redis.exceptions import RedisError
 
 from gateway.errors import StoreAway, Unauthenticated
-from gateway.identity.lookup import Lookup
 from gateway.identity.records import Key, ServiceAccount, User
 from gateway.identity.sessions import Sessions
 from gateway.scope import Principal
 from gateway.store import keys
+from gateway.store.lookup import Lookup
 from gateway.store.redis import Store
 
 log = logging.getLogger("sekisho.revocation")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gateway.errors import StoreAway
-from gateway.identity.directory import Directory
 from gateway.identity.records import Key
+from gateway.store.directory import Directory
 
 _EVERY_SECONDS = 60.0
 _CAPACITY = 8192

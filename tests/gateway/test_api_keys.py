@@ -15,12 +15,15 @@ import msgspec
 import pytest
 import redis
 
+from backends.fake import FakeBackend
+from gateway.app import create_app
 from gateway.errors import BadRequest
-from gateway.identity.api_keys import KeyRing, NewKey, load_server_key
-from gateway.identity.directory import Actor, Directory
+from gateway.identity.api_keys import KeyRing, NewKey
 from gateway.identity.records import Key, ServiceAccount
+from gateway.identity.server_key import WrongServerKey, load_server_key
 from gateway.scope import Role
-from gateway.settings import KEY_PATTERN
+from gateway.settings import KEY_PATTERN, load
+from gateway.store.directory import Actor, Directory
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from tests.gateway.conftest import ADMIN_KEY, RunningDoor, ask, error_of
@@ -192,3 +195,11 @@ def test_the_server_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     first = load_server_key(tmp_path / "new")
     assert load_server_key(tmp_path / "new") == first
     assert stat.S_IMODE((tmp_path / "new" / "server.key").stat().st_mode) == 0o600
+
+
+async def test_a_door_with_another_server_key_than_the_redis_knows_does_not_start(
+    door: RunningDoor, tmp_path: Path
+) -> None:
+    stranger = create_app(load(redis_url=door.settings.redis_url, data_dir=tmp_path / "another"), FakeBackend())
+    with pytest.raises(WrongServerKey, match=r"server\.key"):
+        await stranger.open()

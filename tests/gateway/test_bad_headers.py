@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from backends.fake import FakeBackend
 from gateway.app import App, create_app
-from gateway.identity.directory import Actor
 from gateway.identity.records import Key, ServiceAccount
 from gateway.settings import load
+from gateway.store.directory import Actor
 from tests.gateway.conftest import ADMIN_KEY
 from tests.gateway.test_open_webui import SECRET, signed
 

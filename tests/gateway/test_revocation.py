@@ -15,13 +15,13 @@ import redis
 
 from backends.fake import DONE, FakeBackend, Script, chat_chunk, event
 from gateway.errors import Unauthenticated
-from gateway.identity.directory import Directory
-from gateway.identity.lookup import Lookup
 from gateway.identity.records import Key, ServiceAccount, User, user_id
 from gateway.identity.revocation import Revocation
 from gateway.identity.sealing import Sealer
 from gateway.identity.sessions import Arrival, Sessions
 from gateway.scope import Principal
+from gateway.store.directory import Directory
+from gateway.store.lookup import Lookup
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from tests.gateway.conftest import CHAT, RunningDoor, StartDoor, ask, error_of, eventually

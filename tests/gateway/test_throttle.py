@@ -9,10 +9,10 @@ import pytest
 
 from gateway.errors import TooManyFailures
 from gateway.identity import throttle
-from gateway.identity.directory import Directory
 from gateway.identity.records import Key
 from gateway.identity.throttle import Throttle
 from gateway.scope import RequestScope
+from gateway.store.directory import Directory
 from tests.gateway.conftest import AUTH, RunningDoor, StartDoor, ask, error_of
 from tests.gateway.test_api_keys import bearer, made
 

@@ -9,8 +9,8 @@ import pytest
 import redis
 
 from gateway.identity.api_keys import KeyRing
-from gateway.identity.directory import Directory
 from gateway.identity.uses import Uses
+from gateway.store.directory import Directory
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from tests.gateway.conftest import RunningDoor, ask, eventually

@@ -19,6 +19,7 @@ from gateway.cli.main import app
 from gateway.cli.office import open_office
 from gateway.identity.administration.office import Office
 from gateway.identity.records import Group, User, user_id
+from gateway.identity.server_key import load_server_key
 from gateway.identity.sessions import Arrival
 from gateway.settings import KEY_PATTERN
 from gateway.store.redis import Store
@@ -55,7 +56,7 @@ class Terminal:
         async def main() -> Any:
             store = Store(self.url, 1.0)
             try:
-                return await work(open_office(store, self.folder))
+                return await work(open_office(store, load_server_key(self.folder)))
             finally:
                 await store.aclose()
 
@@ -261,3 +262,10 @@ def test_an_id_stays_whole_in_a_narrow_table(
 def test_unknown_ids_are_told_as_one_line(terminal: Terminal, command: str) -> None:
     act = {"sessions": "end", "keys": "revoke"}.get(command, "delete")
     assert "There is no" in terminal.refuses(command, act, "nobody")
+
+
+def test_no_key_is_made_with_another_server_key_than_the_gateways(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.tells("keys", "create", "first")
+    stranger = Terminal(terminal.url, tmp_path / "another")
+    assert "server.key is not the key" in stranger.refuses("keys", "create", "second")
+    assert len(terminal.json("keys", "list")["data"]) == 1

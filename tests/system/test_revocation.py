@@ -16,9 +16,10 @@ import aiohttp
 import pytest
 
 from backends.fake import DONE, Script, chat_chunk, event
-from gateway.identity.api_keys import KeyRing, NewKey, load_server_key
-from gateway.identity.directory import Actor, Directory
+from gateway.identity.api_keys import KeyRing, NewKey
 from gateway.identity.records import Key, ServiceAccount
+from gateway.identity.server_key import load_server_key
+from gateway.store.directory import Actor, Directory
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from tests.contracts.replay import ReplayServer, replaying

@@ -11,8 +11,8 @@ from gateway.api.http import read_body, send_json
 from gateway.errors import BadRequest
 from gateway.identity.administration.forms import Form, read_fields, read_json
 from gateway.identity.administration.office import Office
-from gateway.identity.directory import Actor
 from gateway.scope import Endpoint, Principal, RequestScope, Role
+from gateway.store.directory import Actor
 
 # Room for the longest lists that the forms allow.
 _MOST_BYTES = 1024 * 1024

@@ -11,8 +11,8 @@ from gateway.identity.administration.forms import GroupPut, Paging, read_group_n
 from gateway.identity.administration.office import Office, page, records
 from gateway.identity.administration.users import refuse_locking_out
 from gateway.identity.administration.views import Deleted, GroupShown, Page, of_group
-from gateway.identity.directory import Actor
 from gateway.identity.records import Group, User, as_principal
+from gateway.store.directory import Actor
 
 
 async def listed(office: Office, query: Paging) -> Page[GroupShown]:

@@ -11,8 +11,8 @@ from gateway.errors import BadRequest, NotFound
 from gateway.identity.administration.forms import KeyChange, KeyNew, KeyQuery, Rotation, check_networks
 from gateway.identity.administration.office import Office, page, records
 from gateway.identity.administration.views import Deleted, KeyMade, KeyShown, Page, of_key, of_new_key
-from gateway.identity.directory import Actor
 from gateway.identity.records import Key, ServiceAccount, User
+from gateway.store.directory import Actor
 
 
 async def listed(office: Office, query: KeyQuery) -> Page[KeyShown]:

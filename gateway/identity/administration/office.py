@@ -7,9 +7,9 @@ from typing import NamedTuple, TypeVar
 
 from gateway.identity.administration.views import Page
 from gateway.identity.api_keys import KeyRing
-from gateway.identity.directory import Directory
-from gateway.identity.records import AnyRecord
 from gateway.identity.sessions import Sessions
+from gateway.store.directory import Directory
+from gateway.store.record import AnyRecord
 
 R = TypeVar("R")
 V = TypeVar("V")

@@ -14,8 +14,8 @@ from gateway.identity.administration.forms import Paging, ServiceAccountChange, 
 from gateway.identity.administration.office import Office, page, records
 from gateway.identity.administration.users import refuse_locking_out
 from gateway.identity.administration.views import Deleted, Page, ServiceAccountShown, of_service_account
-from gateway.identity.directory import Actor
 from gateway.identity.records import ServiceAccount
+from gateway.store.directory import Actor
 
 # What the audit trail calls the command line and the settings, and how the ids of people begin.
 _RESERVED = re.compile(r"(cli|bootstrap)$|usr_", re.ASCII)

@@ -6,8 +6,8 @@ from gateway.errors import NotFound
 from gateway.identity.administration.forms import Paging
 from gateway.identity.administration.office import Office, page, some_of
 from gateway.identity.administration.views import Deleted, Page, SessionShown, SignedOut, of_session
-from gateway.identity.directory import Actor
 from gateway.identity.records import User
+from gateway.store.directory import Actor
 
 _KIND = "session"
 

@@ -7,7 +7,7 @@ import msgspec
 from gateway.identity.administration.forms import TrailQuery
 from gateway.identity.administration.office import Office, page, some_of
 from gateway.identity.administration.views import ActorShown, AuditEntry, Page
-from gateway.identity.directory import Actor
+from gateway.store.directory import Actor
 from gateway.store.records import Entry
 
 

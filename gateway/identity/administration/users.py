@@ -11,8 +11,8 @@ from gateway.identity.administration import keys, sessions
 from gateway.identity.administration.forms import UserChange, UserNew, UserQuery
 from gateway.identity.administration.office import Office, page, records
 from gateway.identity.administration.views import Deleted, Page, UserShown, of_user
-from gateway.identity.directory import Actor
 from gateway.identity.records import User, as_principal, user_id
+from gateway.store.directory import Actor
 
 
 async def listed(office: Office, query: UserQuery) -> Page[UserShown]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.identity.directory import Actor
 from gateway.identity.records import Key, ServiceAccount, User, user_id
 from gateway.scope import Role
+from gateway.store.directory import Actor
 from tests.gateway.conftest import RunningDoor, StartDoor
 
 ACTOR = Actor("tests", "tests", "cli", "here")

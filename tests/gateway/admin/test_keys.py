@@ -13,8 +13,8 @@ from gateway.identity.administration import keys, service_accounts
 from gateway.identity.administration.forms import KeyNew
 from gateway.identity.administration.office import Office
 from gateway.identity.administration.service_accounts import id_from
-from gateway.identity.directory import Actor
 from gateway.identity.records import Key
+from gateway.store.directory import Actor
 from tests.gateway.admin.conftest import ACTOR, answer, person
 from tests.gateway.conftest import RunningDoor, ask, error_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.identity.directory import Actor
 from gateway.identity.records import Key, User, user_id
+from gateway.store.directory import Actor
 from tests.external.provider import CLIENT_ID, RealProvider
 from tests.gateway.conftest import RunningDoor, StartDoor, ask, error_of
 

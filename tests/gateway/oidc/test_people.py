@@ -13,12 +13,12 @@ import pytest
 
 from gateway.errors import Forbidden
 from gateway.identity.claims import GroupsOverage
-from gateway.identity.directory import Directory
 from gateway.identity.group_book import GroupBook
-from gateway.identity.lookup import Lookup
 from gateway.identity.people import People
 from gateway.identity.records import Group, User, user_id
 from gateway.settings import Issuer
+from gateway.store.directory import Directory
+from gateway.store.lookup import Lookup
 from gateway.store.records import Records
 from gateway.store.redis import Store
 

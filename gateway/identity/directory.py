@@ -1,5 +1,0 @@
-"""Moved to store.directory."""
-
-from gateway.store.directory import Actor, Directory
-
-__all__ = ["Actor", "Directory"]
