@@ -7,7 +7,6 @@ wakes the waiter. One heartbeat a process says that its waiters live, and covers
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import time
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+import msgspec
 from redis.exceptions import RedisError
 
 from gateway.errors import QueueFull, QueueTimeout, StoreAway
@@ -29,7 +29,7 @@ log = logging.getLogger("sekisho.queueing")
 
 _RECONNECT_SECONDS = 0.5
 # However fast the line moves, places are asked for no oftener.
-_CALM_SECONDS = 0.1
+_CALM_SECONDS = 0.25
 _UNKNOWN_RETRY_SECONDS = 5
 
 # Told its place and, where it is known, the seconds until its turn.
@@ -214,7 +214,7 @@ class Permits:
                     self.renewed(await self._store.run(self.renew()))
 
 
-def _config(limits: QueueLimits, room: Room, channel: str) -> str:
+def _config(limits: QueueLimits, room: Room, channel: str) -> bytes:
     classes = [
         {
             "weight": of_class.weight,
@@ -224,7 +224,7 @@ def _config(limits: QueueLimits, room: Room, channel: str) -> str:
         }
         for of_class in (limits.classes[name] for name in CLASSES)
     ]
-    return json.dumps(
+    return msgspec.msgpack.encode(
         {
             "capacity": room.capacity,
             "kv": room.kv_tokens,

@@ -111,14 +111,17 @@ move_up()
 local found = { now, next_expiry() }
 for index = 3, #ARGV do
   local id = ARGV[index]
-  local state, place = -1, 0
+  local state, place, wait = -1, 0, -1
   if redis.call('ZSCORE', LEASES, id) then
     state = 1
   elseif redis.call('ZSCORE', BEATS, id) then
     state = 0
-    if index < 3 + tonumber(ARGV[2]) then place = place_of(read(ASKS, id), id) end
+    if index < 3 + tonumber(ARGV[2]) then
+      place = place_of(read(ASKS, id), id)
+      wait = eta(place)
+    end
   end
-  for _, value in ipairs({ state, place, eta(place) }) do found[#found + 1] = value end
+  for _, value in ipairs({ state, place, wait }) do found[#found + 1] = value end
 end
 save()
 return found

@@ -120,7 +120,7 @@ KEYS = (
         "queueing",
         "class and subject > turns in use",
     ),
-    Key("{sekisho}:queue:<engine>", "hash", "for ever", "queueing", "sums of the queue; see fair.lua"),
+    Key("{sekisho}:queue:<engine>", "string", "for ever", "queueing", "sums of the queue (MessagePack); see fair.lua"),
     Key("{sekisho}:speed:<engine>", "hash", "for ever", "queueing", "sums of measured speed; see queueing.speed"),
     Key(
         "{sekisho}:granted:<engine>",

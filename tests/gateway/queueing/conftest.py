@@ -57,15 +57,15 @@ class Line:
     def running(self) -> set[str]:
         return set(self.members("leases"))
 
-    def asked(self, kind: str, request_id: str) -> dict[str, Any]:
-        packed = self.redis.hget(f"{{sekisho}}:{kind}:engine", request_id)
-        return dict(msgspec.msgpack.decode(packed))
-
     def state(self, name: str) -> float:
-        return float(self.redis.hget("{sekisho}:queue:engine", name) or 0)
+        return float(self._state().get(name, 0))
 
     def set_state(self, **values: float) -> None:
-        self.redis.hset("{sekisho}:queue:engine", mapping={name: repr(value) for name, value in values.items()})
+        self.redis.set("{sekisho}:queue:engine", msgspec.msgpack.encode(self._state() | values))
+
+    def _state(self) -> dict[str, float]:
+        packed = self.redis.get("{sekisho}:queue:engine")
+        return dict(msgspec.msgpack.decode(packed)) if packed else {}
 
     def service(self) -> dict[str, float]:
         """By class and subject, as stored."""
