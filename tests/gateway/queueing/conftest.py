@@ -16,9 +16,11 @@ from gateway.scope import QueueClass
 from gateway.store.redis import Store
 from tests.gateway.conftest import eventually
 
-_CLASS = ClassLimits(weight=1.0, longest_line=10_000, wait_seconds=5, starvation_seconds=3600)
+_CLASS = ClassLimits(weight=1.0, longest_line=10_000, wait_seconds=60, starvation_seconds=3600)
 # Service that does not fade in a test, and nobody who is rescued, unless a test asks for it.
-_LIMITS = QueueLimits(longest_line=10_000, classes={}, lease_seconds=60, half_life_seconds=1_000_000)
+_LIMITS = QueueLimits(
+    longest_line=10_000, classes={}, lease_seconds=60, half_life_seconds=1_000_000, heartbeat_seconds=20
+)
 
 
 def limits(weights: tuple[float, ...] = (8, 4, 1), **changes: Any) -> QueueLimits:

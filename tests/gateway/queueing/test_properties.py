@@ -21,7 +21,10 @@ class Schedule:
         self.random = random.Random(seed)
         room = Room(self.random.choice([1, 2, 3, 5, 8]), self.random.choice([0, 0, 300, 1000]))
         # Half-lives so short that service really fades, bounds so short that people are really rescued.
-        changes = {
+        changes: dict[str, float] = {
+            # However slow the machine is, nobody dies or is refused but by this schedule.
+            "heartbeat_seconds": 1000,
+            "wait_seconds": 3600,
             "half_life_seconds": self.random.choice([0.5, 5, 1_000_000]),
             "starvation_seconds": self.random.choice([0.01, 0.05, 3600]),
         }
