@@ -9,7 +9,6 @@ from gateway.api.http import read_body, send_bytes, send_json
 from gateway.api.pages import language, page, send_onward, send_page
 from gateway.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from gateway.identity.administration.views import why
-from gateway.identity.browser import safe_return
 from gateway.identity.records import User, as_principal
 from gateway.identity.sign_in import Onward
 from gateway.scope import RequestScope
@@ -51,7 +50,7 @@ async def account(door: Door, request: RequestScope) -> None:
 @page
 async def begin(door: Door, request: RequestScope) -> None:
     query = _query(request)
-    return_to = safe_return(query.get("return_to", "/"))
+    return_to = query.get("return_to", "/")
     issuer = query.get("issuer")
     if issuer is None and len(door.browsers.flows) == 1:
         issuer = next(iter(door.browsers.flows))

@@ -74,6 +74,7 @@ async def gateway(redis_url: str, source: FakeSource) -> AsyncIterator[Callable[
         return sessions, refreshers[-1]
 
     yield make
+    source.wait.set()
     for refresher in refreshers:
         await refresher.aclose()
     for store in stores:

@@ -12,6 +12,8 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.identity import code_flow
+from gateway.identity.oidc import fetching
 from gateway.identity.records import User, user_id
 from gateway.identity.throttle import Minutes
 from tests.external.provider import MakeProvider, RealProvider
@@ -244,6 +246,44 @@ async def test_groups_that_only_the_userinfo_tells_count(
     assert json.loads((await browser.background("/auth/session")).text)["role"] == "admin"
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ({"status": 200, "body": '{"sub": "another", "groups": ["platform"]}'}, 303),
+        ({"status": 200, "body": '["platform"]'}, 303),
+        ({"status": 200, "body": "a signed one"}, 303),
+        ({"status": 401, "body": '{"sub": "hanako", "groups": ["platform"]}'}, 303),
+        ({"status": 200, "body": '{"sub": "hanako", "groups": ["platform"]}' + " " * 300_000}, 503),
+    ],
+)
+async def test_a_userinfo_that_cannot_be_believed_gives_nobody_a_role(
+    make_provider: MakeProvider,
+    sign_in_door: SignInDoor,
+    new_browser: NewBrowser,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: dict[str, Any],
+    status: int,
+) -> None:
+    monkeypatch.setattr(fetching, "LARGEST_ANSWER", 200_000)
+    provider = await make_provider(conformIdTokenClaims=True)
+    await provider.people(hanako={})
+    await provider.faults(me=fault)
+    browser = new_browser(await sign_in_door(provider, issuer=GROUP_ROLES))
+    assert (await browser.sign_in("hanako")).status == status
+    told = await browser.background("/auth/session")
+    assert json.loads(told.text).get("role") == ("user" if status == 303 else None)
+
+
+async def test_a_provider_that_does_not_answer_is_waited_for_a_bounded_time(
+    door: RunningDoor, provider: RealProvider, new_browser: NewBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_flow, "_SECONDS", 0.1)
+    browser = new_browser(door)
+    back = await browser.at_the_provider(await browser.to_the_provider(), "hanako")
+    await provider.faults(token={"delay": 3})
+    assert (await browser.get(back)).status == 503
+
+
 async def test_with_several_providers_people_choose(
     make_provider: MakeProvider, sign_in_door: SignInDoor, new_browser: NewBrowser
 ) -> None:
@@ -345,10 +385,12 @@ async def test_names_from_the_provider_are_escaped(
     evil = "<img src=x onerror=alert(1)>\"'&"
     await provider.people(mallory={"name": evil, "email": evil, "groups": [evil]})
     browser = new_browser(door)
-    await browser.sign_in("mallory")
-    page = await browser.get("/", **{"user-agent": evil})
-    assert "<img" not in page.text
-    assert "&lt;img" in page.text
+    back = await browser.at_the_provider(await browser.to_the_provider(), "mallory")
+    await browser.get(back, **{"user-agent": evil})
+    for path in ("/", "/account"):
+        page = await browser.get(path)
+        assert "<img" not in page.text
+        assert "&lt;img" in page.text
 
 
 async def test_pages_are_guarded_and_speak_two_languages(door: RunningDoor, new_browser: NewBrowser) -> None:
