@@ -56,7 +56,7 @@ def _operation(one: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
         "tags": [one.path.split("/")[3]],
         "parameters": _parameters(one),
         "responses": {
-            str(one.status): _content("As asked.", schemas[one.answer]),
+            str(one.status): _answer(one, schemas[one.answer]),
             "default": _content("An error, with what to do about it.", schemas[Error]),
         },
     }
@@ -66,12 +66,20 @@ def _operation(one: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
     return shown
 
 
+def _answer(one: Operation, schema: dict[str, Any]) -> dict[str, Any]:
+    shown = _content("As asked.", schema)
+    if one.as_csv is not None:
+        shown["content"]["text/csv"] = {"schema": {"type": "string"}}
+    return shown
+
+
 def _parameters(one: Operation) -> list[dict[str, Any]]:
     in_path = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
     _, components = msgspec.json.schema_components([one.query])
+    fields = components[one.query.__name__]
     in_query = [
-        {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in components[one.query.__name__]["properties"].items()
+        {"name": name, "in": "query", "required": name in fields.get("required", ()), "schema": schema}
+        for name, schema in fields["properties"].items()
     ]
     return (in_path if "{id}" in one.path else []) + in_query
 

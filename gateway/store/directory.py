@@ -16,6 +16,7 @@ from gateway.store.record import AnyRecord, Record, decode, encode
 from gateway.store.records import Entry, Records
 
 _ATTEMPTS = 5
+_TOGETHER = 100
 
 
 class Actor(NamedTuple):
@@ -43,6 +44,14 @@ class Directory:
     async def page(self, kind: type[AnyRecord], after: str = "", limit: int = 100) -> list[AnyRecord]:
         """In order of id, from the one behind `after`."""
         return [decode(stored.data, kind) for stored in await self._records.page(kind.kind, after, limit)]
+
+    async def some(self, kind: type[AnyRecord], ids: Sequence[str]) -> list[AnyRecord]:
+        """Those of these ids that exist, read a few at a time."""
+        found: list[AnyRecord] = []
+        for start in range(0, len(ids), _TOGETHER):
+            stored = await self._records.some(kind.kind, ids[start : start + _TOGETHER])
+            found += [decode(one.data, kind) for one in stored]
+        return found
 
     async def create(self, actor: Actor | None, record: Record) -> None:
         """Raises Conflict where one of this id exists. Without an actor the trail stays silent."""

@@ -118,7 +118,7 @@ KEYS = (
         "hash",
         "fields until their turns end",
         "queueing",
-        "class and subject > turns in use",
+        "class and subject > turns in use; the same after a plus > what they were charged with",
     ),
     Key("{sekisho}:queue:<engine>", "string", "for ever", "queueing", "sums of the queue (MessagePack); see fair.lua"),
     Key("{sekisho}:speed:<engine>", "hash", "for ever", "queueing", "sums of measured speed; see queueing.speed"),
@@ -130,7 +130,18 @@ KEYS = (
         "ids of waiting requests that were just given a turn; empty: somebody left the line",
     ),
     Key(
-        "{sekisho}:usage:<subject>:<yyyymmdd>", "hash", "400 days", "usage.ledger", "requests and tokens of a day (UTC)"
+        "{sekisho}:usage:<subject>:<yyyymmdd>",
+        "hash",
+        "400 days",
+        "usage.ledger",
+        "requests and tokens of a day (UTC): what|key|program|model > amount",
+    ),
+    Key(
+        "{sekisho}:usage-subjects:<yyyymmdd>",
+        "zset",
+        "400 days",
+        "usage.ledger",
+        "who used anything on a day (UTC), in order of their letters",
     ),
     Key(
         "{sekisho}:settled:<request>",
@@ -282,6 +293,10 @@ def granted(engine: str) -> str:
 
 def usage(subject: str, day: str) -> str:
     return f"{TAG}:usage:{subject}:{day}"
+
+
+def usage_subjects(day: str) -> str:
+    return f"{TAG}:usage-subjects:{day}"
 
 
 def settled(request_id: str) -> str:

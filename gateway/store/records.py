@@ -61,7 +61,14 @@ class Records:
         """At most `limit` records in order of id, from the one behind `after`."""
         start = f"({after}" if after else "-"
         found = await self._store.command("ZRANGE", keys.records(kind), start, "+", "BYLEX", "LIMIT", 0, limit)
-        return await self._all(kind, [record_id.decode() for record_id in found])
+        return await self.some(kind, [record_id.decode() for record_id in found])
+
+    async def some(self, kind: str, ids: Sequence[str]) -> list[Stored]:
+        """Those of these ids that exist."""
+        if not ids:
+            return []
+        values = await self._store.command("MGET", *(keys.record(kind, record_id) for record_id in ids))
+        return [Stored(record_id, data) for record_id, data in zip(ids, values, strict=True) if data is not None]
 
     async def change(self, kind: str, record_id: str, before: bytes, after: bytes, entry: bytes) -> bool:
         """Replace `before` by `after`; empty means that there is none. False: somebody else was quicker.
@@ -92,9 +99,3 @@ class Records:
             return []
         values = await self._store.command("MGET", *(keys.used(kind, record_id) for record_id in ids))
         return [int(value or 0) for value in values]
-
-    async def _all(self, kind: str, ids: Sequence[str]) -> list[Stored]:
-        if not ids:
-            return []
-        values = await self._store.command("MGET", *(keys.record(kind, record_id) for record_id in ids))
-        return [Stored(record_id, data) for record_id, data in zip(ids, values, strict=True) if data is not None]

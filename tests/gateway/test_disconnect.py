@@ -48,7 +48,8 @@ def leases(door: RunningDoor) -> int:
 def usage(door: RunningDoor) -> dict[str, int]:
     with redis.Redis.from_url(door.settings.redis_url) as server:
         keys = server.keys("*:usage:usr_*")
-        return {name.decode(): int(value) for name, value in server.hgetall(keys[0]).items()} if keys else {}
+        account = server.hgetall(keys[0]) if keys else {}
+    return {name.decode().partition("|")[0]: int(value) for name, value in account.items()}
 
 
 async def leaves(door: RunningDoor, body: dict[str, Any], when: Any) -> None:

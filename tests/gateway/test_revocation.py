@@ -282,4 +282,4 @@ async def answer(door: RunningDoor, key: str) -> tuple[int, str]:
 def usages(door: RunningDoor) -> list[dict[str, int]]:
     with redis.Redis.from_url(door.settings.redis_url, decode_responses=True) as server:
         found = [server.hgetall(key) for key in server.keys("*:usage:*")]
-    return [{name: int(value) for name, value in account.items()} for account in found]
+    return [{name.partition("|")[0]: int(value) for name, value in account.items()} for account in found]

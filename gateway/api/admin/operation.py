@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, get_type_hints
 from urllib.parse import parse_qsl
 
 from gateway.api.door import Door
-from gateway.api.http import read_body, send_json
+from gateway.api.http import read_body, send_bytes, send_json
 from gateway.errors import BadRequest
-from gateway.identity.administration.forms import Form, read_fields, read_json
+from gateway.identity.administration.forms import Form, read_fields
 from gateway.identity.administration.office import Office
 from gateway.scope import Endpoint, Principal, RequestScope, Role
 from gateway.store.directory import Actor
@@ -17,6 +17,8 @@ from gateway.store.directory import Actor
 # Room for the longest lists that the forms allow.
 _MOST_BYTES = 1024 * 1024
 _MOST_PARAMETERS = 20
+# Without it spreadsheets take names for another encoding's.
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Asked(NamedTuple):
@@ -30,7 +32,10 @@ class Asked(NamedTuple):
 
 
 class Operation:
-    """`run` takes `asked`, and `query` or `body` of the Form that it wants. Its docstring's first line is shown."""
+    """`run` takes `asked`, and `query` or `body` of the Form that it wants. Its docstring's first line is shown.
+
+    `as_csv` spells the answer for a spreadsheet, where it is asked for: by Accept, or by the query's `format`.
+    """
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class Operation:
         role: Role | None = None,
         endpoint: Endpoint | None = "admin",
         status: int = 200,
+        as_csv: Callable[[Any], str] | None = None,
     ) -> None:
         types = get_type_hints(run)
         self.method = method
@@ -53,6 +59,7 @@ class Operation:
         self.query: type[Form] = types.get("query", Form)
         self.body: type[Form] | None = types.get("body")
         self.answer: Any = types["return"]
+        self.as_csv = as_csv
         self._run = run
         self._takes_query = "query" in types
 
@@ -63,8 +70,12 @@ class Operation:
             given["query"] = query
         if self.body is not None:
             limit = min(_MOST_BYTES, door.settings.max_body_bytes)
-            given["body"] = read_json(await read_body(request, limit, door.settings.body_timeout), self.body)
-        await send_json(request, await self._run(_asked(door, request), **given), self.status)
+            given["body"] = self.body.of_json(await read_body(request, limit, door.settings.body_timeout))
+        answer = await self._run(_asked(door, request), **given)
+        if self.as_csv is not None and _wants_csv(request, query):
+            await send_bytes(request, _BYTE_ORDER_MARK + self.as_csv(answer).encode(), "text/csv; charset=utf-8")
+        else:
+            await send_json(request, answer, self.status)
 
 
 def _asked(door: Door, request: RequestScope) -> Asked:
@@ -80,6 +91,12 @@ def _actor(principal: Principal, address: str) -> Actor:
     elif principal.session_id:
         via = f"session:{principal.session_id}"
     return Actor(principal.subject, principal.name, via, address)
+
+
+def _wants_csv(request: RequestScope, query: Form) -> bool:
+    if (chosen := getattr(query, "format", None)) is not None:
+        return bool(chosen == "csv")
+    return request.headers.get(b"accept", b"").lower().startswith(b"text/csv")
 
 
 def _parameters(query: bytes) -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from ipaddress import ip_network
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -39,6 +40,11 @@ After = Annotated[str, Meta(max_length=256, description="`next` of the answer be
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is left out of a change stays as it is; null takes a limit or a setting away."""
+
+    @classmethod
+    def of_json(cls, data: bytes) -> Self:
+        """Raises BadRequest."""
+        return read_json(data, cls)
 
     def given(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -140,6 +146,20 @@ class TrailQuery(Form, frozen=True, kw_only=True):
     action: Annotated[str, Meta(max_length=100, description="Such as key.create.")] = ""
     target: Annotated[str, Meta(max_length=300, description="Such as key:ID.")] = ""
     actor: Annotated[str, Meta(max_length=300, description="The subject of whoever did it.")] = ""
+
+
+class UsageQuery(Form, frozen=True, kw_only=True):
+    """Days are those of UTC."""
+
+    first: Annotated[date, Meta(description="The first day; otherwise that of the month.")] | None = msgspec.field(
+        default=None, name="from"
+    )
+    last: Annotated[date, Meta(description="The last day; otherwise today.")] | None = msgspec.field(
+        default=None, name="to"
+    )
+    by: Literal["user", "service_account", "group", "model", "key", "day"] = "user"
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many rows; the rest is summed up.")] = 1000
+    format: Literal["json", "csv"] | None = None
 
 
 def read_json(data: bytes, kind: type[AnyForm]) -> AnyForm:
