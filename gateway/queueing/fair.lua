@@ -102,13 +102,23 @@ local function class_waiting(class)
   return redis.call('ZLEXCOUNT', LINE, '[' .. class, '(' .. class + 1)
 end
 
+-- Fields of `running`: how many turns a subject has, and under '+' what they were charged with.
+local function tokens_running(key)
+  return tonumber(redis.call('HGET', RUNNING, '+' .. key) or 0)
+end
+
 -- What subject and class are taken to have had when this request comes: those who were away have saved nothing up.
+-- They come level with what the least of those who wait was really served. Its turns in use are charged as expected;
+-- coming level with those would put everybody behind one who has many, for each of them that ends early.
 local function lifted(ask)
   local key = ask.class .. ask.subject
   local value, pass = service(key), state['pass' .. ask.class]
   if waiting(key) == 0 and redis.call('HEXISTS', RUNNING, key) == 0 then
-    local least = redis.call('ZRANGE', ORDER[ask.class], 0, 0, 'WITHSCORES')[2]
-    if least then value = math.max(value, tonumber(least)) end
+    local least = redis.call('ZRANGE', ORDER[ask.class], 0, 0, 'WITHSCORES')
+    if least[1] then
+      local charged = tokens_running(ask.class .. string.sub(least[1], 17)) * scale(now)
+      value = math.max(value, tonumber(least[2]) - charged)
+    end
   end
   if redis.call('ZCARD', ORDER[ask.class]) == 0 then pass = math.max(pass, state.virtual) end
   return value, pass
@@ -173,6 +183,7 @@ local function grant(id, ask, expiry, rescued)
   redis.call('ZADD', LEASES, expiry, id)
   redis.call('HSET', GRANTS, id, cmsgpack.pack(ask))
   redis.call('HINCRBY', RUNNING, key, 1)
+  redis.call('HINCRBYFLOAT', RUNNING, '+' .. key, ask.tokens)
   redis.call('ZADD', DUE, 'XX', now + config.classes[ask.class].starvation, key)
   state.kv = state.kv + ask.kv
   serve(ask.class, ask.subject, ask.tokens, now)
@@ -184,7 +195,8 @@ local function give_up(id)
   if not held then return end
   local key = held.class .. held.subject
   redis.call('HDEL', GRANTS, id)
-  if redis.call('HINCRBY', RUNNING, key, -1) <= 0 then redis.call('HDEL', RUNNING, key) end
+  redis.call('HINCRBYFLOAT', RUNNING, '+' .. key, -held.tokens)
+  if redis.call('HINCRBY', RUNNING, key, -1) <= 0 then redis.call('HDEL', RUNNING, key, '+' .. key) end
   state.kv = state.kv - held.kv
   state.done = state.done + 1
   return held

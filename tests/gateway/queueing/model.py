@@ -37,7 +37,11 @@ class Model:
         of_class = [other for other in here if other[0] == ask.klass]
         own = self.service.get(subject, 0.0)
         if subject not in here and subject not in running and of_class:
-            own = max(own, min(self.service[other] for other in of_class))
+            # What the least of those who wait was really served: without what its turns in use are expected to take.
+            least = min(of_class, key=lambda other: self.service[other])
+            running_now = (held.ask for held in self.running.values())
+            charged = sum(other.tokens for other in running_now if (other.klass, other.subject) == least)
+            own = max(own, self.service[least] - charged * self.scale(now))
         if not of_class:
             self.passed[ask.klass] = max(self.passed[ask.klass], self.virtual)
         self.service[subject] = own
@@ -90,7 +94,9 @@ class Model:
         self.serve(ask, ask.tokens, now)
 
     def serve(self, ask: Ask, tokens: float, at: int) -> None:
-        scaled = tokens * 2 ** ((at - self.epoch) / (self.limits.half_life_seconds * 1000))
         subject = (ask.klass, ask.subject)
-        self.service[subject] = max(0.0, self.service.get(subject, 0.0) + scaled)
+        self.service[subject] = max(0.0, self.service.get(subject, 0.0) + tokens * self.scale(at))
         self.passed[ask.klass] += tokens / self.limits.classes[ask.klass].weight
+
+    def scale(self, at: int) -> float:
+        return float(2 ** ((at - self.epoch) / (self.limits.half_life_seconds * 1000)))
