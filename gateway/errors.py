@@ -5,6 +5,7 @@
     │   ├── SignInFailed 400        a browser's sign-in ends here: too late, refused, or not to be trusted
     │   ├── UnknownUrl 404          no such path
     │   ├── ModelNotFound 404       no engine serves that model
+    │   ├── RequestTooLarge 400     a policy allows no request of that many tokens
     │   ├── NotFound 404            no such user, key, session ...
     │   ├── MethodNotAllowed 405    the path exists, for another method
     │   ├── BodyTimeout 408         the body did not arrive in time
@@ -14,6 +15,7 @@
     ├── Unauthenticated 401         no key, or not a key of ours
     ├── Forbidden 403               a known key that may not do this
     ├── TooManyFailures 429         this address keeps showing credentials that are not ours
+    ├── QuotaExceeded 429           a limit of a policy is reached
     ├── ProviderAway 503            nobody can say now whether the token is good
     ├── QueueFull 429               the waiting line has reached its bound
     ├── QueueTimeout 503            waited its time without a turn
@@ -31,9 +33,13 @@ Knows nothing of HTTP servers; `api` turns these into responses.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from backends.errors import BackendError, Broken, Rejected, TimedOut, Unreachable
 from backends.wire.errors import InvalidRequest, error_body, normalise
+
+# Seconds that an official client waits before it tries again; told to wait longer, it tries much sooner.
+_WORTH_WAITING = 60
 
 
 class DoorError(Exception):
@@ -89,6 +95,10 @@ class ModelNotFound(BadRequest):
     status = 404
     code = "model_not_found"
     param = "model"
+
+
+class RequestTooLarge(BadRequest):
+    code = "context_length_exceeded"
 
 
 class NotFound(BadRequest):
@@ -157,6 +167,32 @@ class TooManyFailures(DoorError):
     code = "too_many_failures"
     log_level = logging.INFO
     retry_after = 30
+
+
+class QuotaExceeded(DoorError):
+    """As the official service tells them apart: what frees by itself in a while, and what is used up."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+    log_level = logging.INFO
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        type: str,
+        code: str,
+        retry_after: int | None,
+        rates: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        super().__init__(message, code=code)
+        self.type = type  # requests, tokens or insufficient_quota
+        self.retry_after = retry_after
+        self.may_retry = retry_after is not None and retry_after <= _WORTH_WAITING
+        self._rates = rates
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        return [*super().headers(), *self._rates]
 
 
 class ProviderAway(DoorError):

@@ -1,0 +1,190 @@
+"""Quotas for the pipeline: plan > reserve > progress ... > settle, each a call to be sent along with others.
+
+Knows the policies and which requests of this process hold something; the counting is Redis's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from gateway.errors import InternalError
+from gateway.quotas import estimate
+from gateway.quotas.book import PolicyBook
+from gateway.quotas.buckets import FREE, Bucket, Usage, Weights, buckets, price_of
+from gateway.quotas.effective import Limit, effective, owner
+from gateway.quotas.headers import Rate, Refusal, exceeded
+from gateway.quotas.plan import Plan, Size, check
+from gateway.quotas.scripts import LOOK, PROGRESS, RESERVE, SETTLE
+from gateway.scope import Principal
+from gateway.settings import Price
+from gateway.store import keys
+from gateway.store.redis import Store
+from gateway.store.scripts import Call
+
+# As long as a settlement may be sent again; longer where the reaper made it, for its gateway may be frozen, not dead.
+MARK_SECONDS = 600
+REAPED_MARK_SECONDS = 3600
+# Requests in one PROGRESS: long scripts keep everybody else waiting.
+_TOGETHER = 32
+
+# The same names and order as the answer of RESERVE.
+_RATES = slice(7, 13)
+_SHADOWS = slice(13, None)
+
+
+class Reserved(NamedTuple):
+    output: int  # tokens that were reserved for the answer
+    requests: Rate | None
+    tokens: Rate | None
+    shadow: tuple[str, ...]  # what policies in shadow would have refused, a sentence each
+
+
+class State(NamedTuple):
+    """How full a limit is now."""
+
+    limit: Limit
+    left: int
+    reset_ms: int
+
+
+class QuotaService:
+    def __init__(
+        self, store: Store, book: PolicyBook, prices: Mapping[str, Price], time_zone: str, lease_seconds: float
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._prices = {pattern: price_of(price) for pattern, price in prices.items()}
+        self._zone: tzinfo = UTC if time_zone == "UTC" else ZoneInfo(time_zone)
+        self._lease_ms = round(lease_seconds * 1000)
+        self._held: dict[str, Plan] = {}
+        self._expected = estimate.Expected()
+
+    @property
+    def held(self) -> Iterable[str]:
+        """Ids of this process's requests that have asked and not settled."""
+        return self._held.keys()
+
+    async def plan(self, request_id: str, principal: Principal, model: str, size: Size) -> Plan:
+        """Raises StoreAway, ModelNotFound, RequestTooLarge."""
+        limits = effective(principal, model, await self._book.all())
+        checked = check(limits, model, size)
+        counted = buckets(limits, self._price(model), self._zone, _now_ms())
+        return Plan(
+            request_id,
+            owner(principal),
+            model,
+            size.prompt,
+            checked.room,
+            checked.output_cap,
+            tuple(counted),
+            checked.shadow,
+        )
+
+    def expected_output(self, plan: Plan) -> int:
+        """What RESERVE will probably reserve for the answer, by what this process last heard."""
+        return self._expected.output(plan.whom, plan.model, plan.room)
+
+    def reserve(self, plan: Plan) -> Call:
+        self._held[plan.request_id] = plan
+        sizes = (plan.prompt, plan.room, estimate.FLOOR, estimate.UNLEARNED, estimate.MARGIN)
+        names = "\n".join(plan.keys[3:])
+        return RESERVE.call(plan.keys, plan.request_id, self._lease_ms, plan.rules, *sizes, names)
+
+    def reserved(self, plan: Plan, answer: Sequence[int]) -> Reserved:
+        """What the answer to `reserve` says. Raises QuotaExceeded; `settle` follows all the same."""
+        if answer[0] < 0:
+            raise InternalError  # settled before it was reserved: it was given up, and nobody waits for this
+        requests, tokens = _rates(answer[_RATES])
+        if answer[0] == 0:
+            asked, left, index, wait = answer[3:7]
+            raise exceeded(Refusal(plan.buckets[index - 1].limit, asked, left, wait), requests, tokens)
+        self._expected.note(plan.whom, plan.model, answer[2], plan.room)
+        over = (plan.buckets[index - 1].limit for index in answer[_SHADOWS])
+        refused = (f"{limit.policy}: over {limit.words()} ({limit.why})" for limit in over)
+        return Reserved(answer[2], requests, tokens, (*plan.shadow, *refused))
+
+    def progress(self, streamed: Mapping[str, Usage]) -> list[Call]:
+        """The calls that renew the leases of these requests, each with its use so far. Others are left out."""
+        known = [(plan, used) for name, used in streamed.items() if (plan := self._held.get(name))]
+        return [self._progress(known[start : start + _TOGETHER]) for start in range(0, len(known), _TOGETHER)]
+
+    def settle(self, request_id: str, used: Usage, *, learn: bool = True) -> list[Call]:
+        """The call that puts what was used in the place of what was reserved; none for who never asked.
+
+        `learn`: the answer came to its own end, so that its length says something of the next one's. Send it again
+        where Redis was away: it settles once.
+        """
+        plan = self._held.pop(request_id, None)
+        if plan is None:
+            return []
+        return [settlement(request_id, plan.keys, plan.rules, used, learn=learn and used.output > 0)]
+
+    async def effective(self, principal: Principal, model: str) -> list[Limit]:
+        """Raises StoreAway."""
+        return effective(principal, model, await self._book.all())
+
+    async def state(self, principal: Principal, model: str) -> list[State]:
+        """How full the limits are that are counted. Raises StoreAway."""
+        found = buckets(await self.effective(principal, model), self._price(model), self._zone, _now_ms())
+        if not found:
+            return []
+        names = tuple(key for bucket in found for key in bucket.keys)
+        answer = await self._store.run(LOOK.call(names, ";".join(bucket.rule for bucket in found)))
+        pairs = zip(found, answer[1::2], answer[2::2], strict=True)
+        return [State(bucket.limit, left, reset) for bucket, left, reset in pairs]
+
+    def _price(self, model: str) -> Weights:
+        """A model without a price costs nothing."""
+        if model in self._prices:
+            return self._prices[model]
+        return next((price for pattern, price in self._prices.items() if fnmatchcase(model, pattern)), FREE)
+
+    def _progress(self, requests: list[tuple[Plan, Usage]]) -> Call:
+        names: list[str] = [keys.RESERVATIONS]
+        arguments: list[str | int] = [self._lease_ms]
+        for plan, used in requests:
+            names += (keys.reservation(plan.request_id), *_bucket_keys(plan.buckets))
+            arguments += (plan.request_id, plan.rules, *_plain(used))
+        return PROGRESS.call(tuple(names), *arguments)
+
+
+def settlement(
+    request_id: str,
+    names: tuple[str, ...],
+    rules: str,
+    used: Usage,
+    *,
+    learn: bool,
+    claim: str = "",
+    mark_seconds: int = MARK_SECONDS,
+) -> Call:
+    return SETTLE.call(names, request_id, mark_seconds, rules, *_plain(used), int(learn), claim)
+
+
+def _plain(used: Usage) -> Usage:
+    """As the scripts can count it, whatever an engine says."""
+    parts = [max(0, part) for part in used]
+    return Usage(min(1, parts[0]), parts[1], min(parts[2], parts[1]), parts[3])
+
+
+def _bucket_keys(found: Iterable[Bucket]) -> Iterator[str]:
+    return (key for bucket in found for key in bucket.keys)
+
+
+def _rates(numbers: Sequence[int]) -> tuple[Rate | None, Rate | None]:
+    requests, tokens = Rate(*numbers[:3]), Rate(*numbers[3:])
+    return (requests if requests.limit >= 0 else None), (tokens if tokens.limit >= 0 else None)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
+
+
+def parse_used(data: bytes | None) -> Usage:
+    """What PROGRESS left in a reservation; of one that died before the first, no more is known than that it was."""
+    return Usage(*map(int, data.split())) if data else Usage(requests=1)
