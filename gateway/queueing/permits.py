@@ -38,14 +38,32 @@ OnPlace = Callable[[int, float | None], None]
 
 @dataclass(slots=True)
 class _Waiter:
+    """What others leave here for a request's own task, which alone calls back."""
+
     on_place: OnPlace | None
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    may_run: bool = False  # or has lost its place: asking again tells
     place: int = 0
+    eta_ms: int = -1
+    told: int = 0
+
+    def wake(self) -> None:
+        self.may_run = True
+        self.woken.set()
 
     def stands_at(self, place: int, eta_ms: int) -> None:
-        if self.on_place is not None and place and place != self.place:
-            self.place = place
-            self.on_place(place, None if eta_ms < 0 else eta_ms / 1000)
+        self.place, self.eta_ms = place, eta_ms
+        self.woken.set()
+
+    async def news(self) -> None:
+        """Returns when it is time to ask again."""
+        while not self.may_run:
+            if self.on_place is not None and self.place != self.told:
+                self.told = self.place
+                self.on_place(self.place, None if self.eta_ms < 0 else self.eta_ms / 1000)
+            await self.woken.wait()
+            self.woken.clear()
+        self.may_run = False
 
 
 class Permits:
@@ -131,8 +149,7 @@ class Permits:
                 async with asyncio.timeout(seconds):
                     while answer.state is State.WAITING:
                         waiter.stands_at(answer.place, answer.eta_ms)
-                        await waiter.woken.wait()
-                        waiter.woken.clear()
+                        await waiter.news()
                         answer = Answer.of(await self._store.run(self.acquire(ask)))
                     return answer
         except TimeoutError:
@@ -163,7 +180,7 @@ class Permits:
     def _hear(self, request_id: str) -> None:
         """A request was given its turn, or (with no id) left the line: all places may have changed."""
         if (waiter := self._waiting.get(request_id)) is not None:
-            waiter.woken.set()
+            waiter.wake()
         if any(waiter.on_place for waiter in self._waiting.values()):
             self._news.set()
 
@@ -195,16 +212,16 @@ class Permits:
         for request_id, state, place, eta in zip(ids, found[::3], found[1::3], found[2::3], strict=True):
             if (waiter := self._waiting.get(request_id)) is None:
                 continue
-            if state == State.WAITING:
+            if state != State.WAITING:
+                waiter.wake()
+            elif waiter.on_place:
                 waiter.stands_at(place, eta)
-            else:
-                waiter.woken.set()
         heartbeat = self._limits.heartbeat_seconds
         return heartbeat if next_expiry < 0 else min(heartbeat, (next_expiry + 1) / 1000)
 
     def _wake_all(self) -> None:
         for waiter in self._waiting.values():
-            waiter.woken.set()
+            waiter.wake()
 
     async def _renew(self) -> None:
         while True:

@@ -232,6 +232,23 @@ async def test_waiters_are_told_their_place_at_once_and_at_each_change(open_line
     await tasks["d"]
 
 
+async def test_one_who_cannot_be_told_troubles_nobody_else(open_line: OpenLine) -> None:
+    line = await open_line(capacity=1)
+    await line.turn(wanted("a"))
+    other = asyncio.create_task(line.turn(wanted("b")))
+    await eventually(lambda: line.members("beats") == ["b"])
+
+    def fails(place: int, eta: float | None) -> None:
+        raise RuntimeError
+
+    ask = wanted("c")
+    with pytest.raises(RuntimeError):
+        await line.permits.wait(ask, await line.store.run(line.permits.acquire(ask)), fails)
+    await line.release("c", 0)
+    await line.release("a")
+    await other
+
+
 async def test_without_its_reservation_a_request_gets_no_turn(make_line: MakeLine) -> None:
     line = make_line(capacity=1)
     first, second = wanted("a", reserved=True), wanted("b", reserved=True)
