@@ -44,7 +44,9 @@ class PolicyBook:
             while True:
                 self._changes = 0
                 until = time.monotonic() + self._seconds
-                self._policies = await self._read()
+                read = await self._read()
+                if read != self._policies:  # else what was worked out from them stays good
+                    self._policies = read
                 if not self._changes:  # else something was changed while it was read
                     self._until = until
                     return self._policies

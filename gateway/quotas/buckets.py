@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Literal, NamedTuple, cast
 
@@ -46,7 +47,7 @@ class Bucket(NamedTuple):
     rule: str
 
 
-def buckets(limits: list[Limit], price: Weights, zone: tzinfo, now_ms: int) -> list[Bucket]:
+def buckets(limits: Sequence[Limit], price: Weights, zone: tzinfo, now_ms: int) -> list[Bucket]:
     """Of all limits that are counted. `now_ms` is this machine's clock; the server's decides between two periods."""
     return [_bucket(limit, price, zone, now_ms) for limit in limits if limit.name in _COUNTED]
 

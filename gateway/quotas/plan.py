@@ -5,11 +5,13 @@ Limits on the request itself are decided here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gateway.errors import DoorError, ModelNotFound, RequestTooLarge
+from gateway.quotas.applied import Applied
 from gateway.quotas.buckets import Bucket
 from gateway.quotas.effective import Limit
 from gateway.store import keys
@@ -34,20 +36,23 @@ class Plan:
     prompt: int
     room: int  # the most output that can be
     output_cap: int  # what a policy cuts the output to where the client gave no limit; 0: none does
-    buckets: tuple[Bucket, ...]
+    applied: Applied
     shadow: tuple[str, ...]  # what a policy in shadow would have refused already
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        return self.applied.buckets
+
+    @property
+    def rules(self) -> str:
+        return self.applied.rules
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Of RESERVE and SETTLE."""
-        bucket_keys = (key for bucket in self.buckets for key in bucket.keys)
         request_id = self.request_id
         own = (keys.reservation(request_id), keys.reservation_end(request_id), keys.RESERVATIONS)
-        return (*own, keys.estimate(self.whom, self.model), *bucket_keys)
-
-    @property
-    def rules(self) -> str:
-        return ";".join(bucket.rule for bucket in self.buckets)
+        return (*own, keys.estimate(self.whom, self.model), *self.applied.keys)
 
 
 class Checked(NamedTuple):
@@ -56,7 +61,7 @@ class Checked(NamedTuple):
     shadow: tuple[str, ...]
 
 
-def check(limits: list[Limit], model: str, size: Size) -> Checked:
+def check(limits: Sequence[Limit], model: str, size: Size) -> Checked:
     """The limits on one request. Raises ModelNotFound or RequestTooLarge."""
     shadow = []
     for limit in limits:

@@ -26,7 +26,7 @@ _COMMON = (
     CLOCK
     + """
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local SCALE, DAY = 1000000, 86400000
+local SCALE, HOUR, DAY = 1000000, 3600000, 86400000
 
 local function rules(packed, first)
   local list, key = {}, first
@@ -66,17 +66,19 @@ local function read_flow(rule)
     redis.call('HSET', rule.key, 'at', now)
     at = now
   end
+  rule.at = at
   return math.max(0, level - (now - at) * rule.limit / rule.period), held
 end
 
 local function write_flow(rule, level, held)
   redis.call('HSET', rule.key, 'level', string.format('%.17g', math.max(0, level)), 'at', now, 'held', held)
-  redis.call('PEXPIRE', rule.key, 2 * DAY)
+  if now - rule.at > HOUR then redis.call('PEXPIRE', rule.key, 2 * DAY) end
 end
 
 local function count(rule, change)
-  redis.call('INCRBY', rule.key, change)
-  redis.call('PEXPIREAT', rule.key, rule.period + 2 * DAY)
+  if redis.call('INCRBY', rule.key, change) == change then
+    redis.call('PEXPIREAT', rule.key, rule.period + 2 * DAY)
+  end
 end
 
 -- What a bucket has left, whether n fit in, in how many ms they will (-1: never), and in how many ms it is full again.
@@ -92,6 +94,7 @@ local function look(rule, n)
     wait, reset = rule.period - now, rule.period - now
   else
     local level, held = read_flow(rule)
+    rule.level, rule.all_held = level, held
     left = rule.limit - level - held
     wait = math.max(1, math.ceil((n - left) * rule.period / rule.limit))
     reset = math.max(0, math.ceil((level + held) * rule.period / rule.limit))
@@ -176,9 +179,8 @@ if granted and not state then
         rule.charged = rule.n
         count(rule, rule.n)
       else
-        local level, held = read_flow(rule)
         if rule.kind == 'f' then rule.held = rule.n else rule.charged = rule.n end
-        write_flow(rule, level + rule.charged, held + rule.held)
+        write_flow(rule, rule.level + rule.charged, rule.all_held + rule.held)
         rule.reset = rule.reset + math.ceil(rule.n * rule.period / rule.limit)
       end
     end

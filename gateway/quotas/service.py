@@ -6,17 +6,18 @@ Knows the policies and which requests of this process hold something; the counti
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, tzinfo
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from gateway.errors import InternalError
 from gateway.quotas import estimate
+from gateway.quotas.applied import Applied, Memory
 from gateway.quotas.book import PolicyBook
-from gateway.quotas.buckets import FREE, Bucket, Usage, Weights, buckets, price_of
-from gateway.quotas.effective import Limit, effective, owner
+from gateway.quotas.buckets import FREE, Usage, Weights, price_of
+from gateway.quotas.effective import Limit, owner
 from gateway.quotas.headers import Rate, Refusal, exceeded
 from gateway.quotas.plan import Plan, Size, check
 from gateway.quotas.scripts import LOOK, PROGRESS, RESERVE, SETTLE
@@ -59,7 +60,7 @@ class QuotaService:
         self._store = store
         self._book = book
         self._prices = {pattern: price_of(price) for pattern, price in prices.items()}
-        self._zone: tzinfo = UTC if time_zone == "UTC" else ZoneInfo(time_zone)
+        self._memory = Memory(self._price, UTC if time_zone == "UTC" else ZoneInfo(time_zone))
         self._lease_ms = round(lease_seconds * 1000)
         self._held: dict[str, Plan] = {}
         self._expected = estimate.Expected()
@@ -71,9 +72,8 @@ class QuotaService:
 
     async def plan(self, request_id: str, principal: Principal, model: str, size: Size) -> Plan:
         """Raises StoreAway, ModelNotFound, RequestTooLarge."""
-        limits = effective(principal, model, await self._book.all())
-        checked = check(limits, model, size)
-        counted = buckets(limits, self._price(model), self._zone, _now_ms())
+        applied = await self._applied(principal, model)
+        checked = check(applied.limits, model, size)
         return Plan(
             request_id,
             owner(principal),
@@ -81,7 +81,7 @@ class QuotaService:
             size.prompt,
             checked.room,
             checked.output_cap,
-            tuple(counted),
+            applied,
             checked.shadow,
         )
 
@@ -126,17 +126,19 @@ class QuotaService:
 
     async def effective(self, principal: Principal, model: str) -> list[Limit]:
         """Raises StoreAway."""
-        return effective(principal, model, await self._book.all())
+        return list((await self._applied(principal, model)).limits)
 
     async def state(self, principal: Principal, model: str) -> list[State]:
         """How full the limits are that are counted. Raises StoreAway."""
-        found = buckets(await self.effective(principal, model), self._price(model), self._zone, _now_ms())
-        if not found:
+        applied = await self._applied(principal, model)
+        if not applied.buckets:
             return []
-        names = tuple(key for bucket in found for key in bucket.keys)
-        answer = await self._store.run(LOOK.call(names, ";".join(bucket.rule for bucket in found)))
-        pairs = zip(found, answer[1::2], answer[2::2], strict=True)
+        answer = await self._store.run(LOOK.call(applied.keys, applied.rules))
+        pairs = zip(applied.buckets, answer[1::2], answer[2::2], strict=True)
         return [State(bucket.limit, left, reset) for bucket, left, reset in pairs]
+
+    async def _applied(self, principal: Principal, model: str) -> Applied:
+        return self._memory.applied(principal, model, await self._book.all(), _now_ms())
 
     def _price(self, model: str) -> Weights:
         """A model without a price costs nothing."""
@@ -148,7 +150,7 @@ class QuotaService:
         names: list[str] = [keys.RESERVATIONS]
         arguments: list[str | int] = [self._lease_ms]
         for plan, used in requests:
-            names += (keys.reservation(plan.request_id), *_bucket_keys(plan.buckets))
+            names += (keys.reservation(plan.request_id), *plan.applied.keys)
             arguments += (plan.request_id, plan.rules, *_plain(used))
         return PROGRESS.call(tuple(names), *arguments)
 
@@ -170,10 +172,6 @@ def _plain(used: Usage) -> Usage:
     """As the scripts can count it, whatever an engine says."""
     parts = [max(0, part) for part in used]
     return Usage(min(1, parts[0]), parts[1], min(parts[2], parts[1]), parts[3])
-
-
-def _bucket_keys(found: Iterable[Bucket]) -> Iterator[str]:
-    return (key for bucket in found for key in bucket.keys)
 
 
 def _rates(numbers: Sequence[int]) -> tuple[Rate | None, Rate | None]:
