@@ -12,7 +12,7 @@
 
 local LEASES, GRANTS, LINE, BEATS, ASKS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ORDER, DUE, SERVICE, RUNNING = { KEYS[6], KEYS[7], KEYS[8] }, KEYS[9], KEYS[10], KEYS[11]
-local STATE, SPEED = KEYS[12], KEYS[13]
+local LATELY, STATE, SPEED = KEYS[12], KEYS[13], KEYS[14]
 
 local HIGHEST_EXPONENT = 400
 local RATE_HALF_LIFE = 300000 -- ms during which the engine was busy
@@ -24,6 +24,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- virtual: service that each waiting class has had by now, over its weight; pass: the same of one class.
+-- level: what the subject of a class that had the last turn was served before it, scaled.
 -- expected: tokens that wait in a class. kv: held in the engine. area: turns in use x ms, ever. busy, done: turns in
 -- use x ms and turns given back, fading. rescued: the last turn went to one who had waited too long.
 -- One packed string: a hash of so many fields costs a third of the whole script.
@@ -54,8 +55,9 @@ local function move_epoch()
   local steps = math.floor((now - state.epoch) / config.half_life)
   local factor = 2 ^ -math.min(steps, 1000)
   state.epoch = state.epoch + steps * config.half_life
-  for _, order in ipairs(ORDER) do
+  for class, order in ipairs(ORDER) do
     each_score(order, function(member, score) redis.call('ZADD', order, score * factor, member) end)
+    state['level' .. class] = state['level' .. class] * factor
   end
   each_score(SERVICE, function(key, score)
     if score * factor < 1 and not redis.call('ZSCORE', DUE, key) then
@@ -107,18 +109,26 @@ local function tokens_running(key)
   return tonumber(redis.call('HGET', RUNNING, '+' .. key) or 0)
 end
 
--- What subject and class are taken to have had when this request comes: those who were away have saved nothing up.
--- They come level with what the least of those who wait was really served. Its turns in use are charged as expected;
--- coming level with those would put everybody behind one who has many, for each of them that ends early.
+-- What a subject was really served: turns in use are charged as expected, and most end earlier.
+local function settled(class, subject, value)
+  return value - tokens_running(class .. subject) * scale(now)
+end
+
+local function is_away(key)
+  if waiting(key) > 0 or redis.call('HEXISTS', RUNNING, key) == 1 then return false end
+  return now - tonumber(redis.call('ZSCORE', LATELY, key) or -math.huge) > config.pause
+end
+
+-- What subject and class are taken to have had when this request comes. Those who were away have saved nothing up, and
+-- owe nothing for what others had meanwhile: they come level with the least of those who wait, or else with the last
+-- who had a turn. Reading an answer and thinking is not being away.
 local function lifted(ask)
   local key = ask.class .. ask.subject
   local value, pass = service(key), state['pass' .. ask.class]
-  if waiting(key) == 0 and redis.call('HEXISTS', RUNNING, key) == 0 then
-    local least = redis.call('ZRANGE', ORDER[ask.class], 0, 0, 'WITHSCORES')
-    if least[1] then
-      local charged = tokens_running(ask.class .. string.sub(least[1], 17)) * scale(now)
-      value = math.max(value, tonumber(least[2]) - charged)
-    end
+  if is_away(key) then
+    local least, score = unpack(redis.call('ZRANGE', ORDER[ask.class], 0, 0, 'WITHSCORES'))
+    local level = least and settled(ask.class, string.sub(least, 17), tonumber(score)) or state['level' .. ask.class]
+    value = math.max(value, level)
   end
   if redis.call('ZCARD', ORDER[ask.class]) == 0 then pass = math.max(pass, state.virtual) end
   return value, pass
@@ -177,7 +187,10 @@ end
 local function grant(id, ask, expiry, rescued)
   local key = ask.class .. ask.subject
   -- One that goes first for having waited too long says nothing of how far its class has come.
-  if not rescued then state.virtual = math.max(state.virtual, state['pass' .. ask.class]) end
+  if not rescued then
+    state.virtual = math.max(state.virtual, state['pass' .. ask.class])
+    state['level' .. ask.class] = settled(ask.class, ask.subject, service(key))
+  end
   state.rescued = rescued and 1 or 0
   ask.granted, ask.area = now, state.area
   redis.call('ZADD', LEASES, expiry, id)
@@ -196,6 +209,8 @@ local function give_up(id)
   local key = held.class .. held.subject
   redis.call('HDEL', GRANTS, id)
   redis.call('HINCRBYFLOAT', RUNNING, '+' .. key, -held.tokens)
+  redis.call('ZADD', LATELY, now, key)
+  redis.call('ZREMRANGEBYSCORE', LATELY, '-inf', now - config.pause - 1)
   if redis.call('HINCRBY', RUNNING, key, -1) <= 0 then redis.call('HDEL', RUNNING, key, '+' .. key) end
   state.kv = state.kv - held.kv
   state.done = state.done + 1
