@@ -26,6 +26,7 @@ class PolicyBook:
         self._policies: tuple[Policy, ...] = ()
         self._until = 0.0
         self._changes = 0
+        self._ever = False
         self._told: frozenset[str] = frozenset()
         self._reading = asyncio.Lock()
 
@@ -45,11 +46,16 @@ class PolicyBook:
                 self._changes = 0
                 until = time.monotonic() + self._seconds
                 read = await self._read()
+                self._ever = True
                 if read != self._policies:  # else what was worked out from them stays good
                     self._policies = read
                 if not self._changes:  # else something was changed while it was read
                     self._until = until
                     return self._policies
+
+    def last(self) -> tuple[Policy, ...] | None:
+        """As they were when they could last be read; None if they never could."""
+        return self._policies if self._ever else None
 
     async def _read(self) -> tuple[Policy, ...]:
         stored: list[Stored] = []

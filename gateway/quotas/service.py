@@ -12,13 +12,14 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from gateway.errors import InternalError
+from gateway.errors import InternalError, StoreAway
 from gateway.quotas import estimate
 from gateway.quotas.applied import Applied, Memory
 from gateway.quotas.book import PolicyBook
 from gateway.quotas.buckets import FREE, Usage, Weights, price_of
 from gateway.quotas.effective import Limit, owner
 from gateway.quotas.headers import Rate, Refusal, exceeded
+from gateway.quotas.local_share import LocalShare
 from gateway.quotas.plan import Plan, Size, check
 from gateway.quotas.scripts import LOOK, PROGRESS, RESERVE, SETTLE
 from gateway.scope import Principal
@@ -54,14 +55,23 @@ class State(NamedTuple):
 
 
 class QuotaService:
+    """`share`: what goes in while Redis is away; None: nothing does."""
+
     def __init__(
-        self, store: Store, book: PolicyBook, prices: Mapping[str, Price], time_zone: str, lease_seconds: float
+        self,
+        store: Store,
+        book: PolicyBook,
+        prices: Mapping[str, Price],
+        time_zone: str,
+        lease_seconds: float,
+        share: LocalShare | None = None,
     ) -> None:
         self._store = store
         self._book = book
         self._prices = {pattern: price_of(price) for pattern, price in prices.items()}
         self._memory = Memory(self._price, UTC if time_zone == "UTC" else ZoneInfo(time_zone))
         self._lease_ms = round(lease_seconds * 1000)
+        self._share = share
         self._held: dict[str, Plan] = {}
         self._expected = estimate.Expected()
 
@@ -97,6 +107,8 @@ class QuotaService:
 
     def reserved(self, plan: Plan, answer: Sequence[int]) -> Reserved:
         """What the answer to `reserve` says. Raises QuotaExceeded; `settle` follows all the same."""
+        if self._share is not None:
+            self._share.back()
         if answer[0] < 0:
             raise InternalError  # settled before it was reserved: it was given up, and nobody waits for this
         requests, tokens = _rates(answer[_RATES])
@@ -107,6 +119,13 @@ class QuotaService:
         over = (plan.buckets[index - 1].limit for index in answer[_SHADOWS])
         refused = (f"{limit.policy}: over {limit.words()} ({limit.why})" for limit in over)
         return Reserved(answer[2], requests, tokens, (*plan.shadow, *refused))
+
+    def reserve_locally(self, plan: Plan) -> Reserved:
+        """Instead of Redis, while it is away. Raises QuotaExceeded and StoreAway; `settle` follows all the same."""
+        if self._share is None:
+            raise StoreAway("The service cannot count requests at the moment. Try again shortly.")
+        self._held[plan.request_id] = plan
+        return Reserved(self._share.reserve(plan), None, None, plan.shadow)
 
     def progress(self, streamed: Mapping[str, Usage]) -> list[Call]:
         """The calls that renew the leases of these requests, each with its use so far. Others are left out."""
@@ -122,6 +141,8 @@ class QuotaService:
         plan = self._held.pop(request_id, None)
         if plan is None:
             return []
+        if self._share is not None:
+            self._share.settle(request_id, used)
         return [settlement(request_id, plan.keys, plan.rules, used, learn=learn and used.output > 0)]
 
     async def effective(self, principal: Principal, model: str) -> list[Limit]:
@@ -138,7 +159,14 @@ class QuotaService:
         return [State(bucket.limit, left, reset) for bucket, left, reset in pairs]
 
     async def _applied(self, principal: Principal, model: str) -> Applied:
-        return self._memory.applied(principal, model, await self._book.all(), _now_ms())
+        try:
+            policies = await self._book.all()
+        except StoreAway:
+            last = self._book.last()
+            if self._share is None or last is None:
+                raise
+            policies = last
+        return self._memory.applied(principal, model, policies, _now_ms())
 
     def _price(self, model: str) -> Weights:
         """A model without a price costs nothing."""
