@@ -53,7 +53,8 @@ class Reaper:
         return len(found)
 
     async def _run(self) -> None:
-        pause = self._lease_seconds / 3
+        # At the start as after an outage, below: this gateway cannot know that Redis was there before it.
+        pause = self._lease_seconds
         while True:
             await asyncio.sleep(pause)
             pause = self._lease_seconds / 3

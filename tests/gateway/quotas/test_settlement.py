@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from backends.errors import Unreachable
-from gateway.errors import InternalError, QuotaExceeded
+from gateway.errors import InternalError, QuotaExceeded, StoreAway
 from gateway.quotas.book import PolicyBook
 from gateway.quotas.buckets import Usage
 from gateway.quotas.plan import Size
@@ -165,6 +165,38 @@ async def test_an_engine_that_cannot_say_yet_is_asked_again_but_not_for_ever(
     clock.move(2 * LEASE)
     await reaper.sweep()
     assert leftovers(client) == []
+    assert undrained(await one.left(ANN)) == undrained(AFTER)
+
+
+async def test_after_an_outage_the_living_may_renew_before_anyone_is_reaped(
+    quotas: Start, clock: Clock, store: Store, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await quotas(ALL)
+    await one.ask(ANN, 120, 200)
+    clock.move(2 * LEASE)
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    async def away(*_: object) -> object:
+        raise StoreAway("away")
+
+    reaper = Reaper(store, LEASE, saying(USED))
+    monkeypatch.setattr("gateway.quotas.reaper.asyncio.sleep", noted)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "run", away)
+        reaper.start()
+        while len(pauses) < 3:
+            await sleep(0)
+    while leftovers(client):
+        await sleep(0.01)
+    await sleep(0.01)
+    await reaper.aclose()
+    assert pauses[:3] == [LEASE] * 3
+    assert pauses[-1] == LEASE / 3
     assert undrained(await one.left(ANN)) == undrained(AFTER)
 
 
