@@ -35,7 +35,7 @@ class Connection(asyncio.Protocol):
         """The answer to come; an error answer is a hiredis.ReplyError as value. Giving up disturbs no other caller."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         if not self.alive:
-            answer.set_exception(ConnectionResetError("the connection to Redis has ended"))
+            _end(answer)
             return answer
         if not self._outgoing:
             self._loop.call_soon(self._flush)
@@ -63,12 +63,18 @@ class Connection(asyncio.Protocol):
         while self._pending:
             answer = self._pending.popleft()
             if not answer.done():
-                answer.set_exception(ConnectionResetError("the connection to Redis has ended"))
+                _end(answer)
 
     def _flush(self) -> None:
         data, self._outgoing = b"".join(self._outgoing), []
         if self._transport is not None:
             self._transport.write(data)
+
+
+def _end(answer: asyncio.Future[Any]) -> None:
+    answer.set_exception(ConnectionResetError("the connection to Redis has ended"))
+    # Of several in one round trip only the first is awaited then; asyncio would log the others as forgotten.
+    answer.exception()
 
 
 async def connect(url: str) -> Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -49,6 +50,20 @@ async def test_what_is_in_flight_fails_when_the_connection_ends(connection: Conn
         await answer
     with pytest.raises(ConnectionResetError):
         await connection.call("PING")
+
+
+async def test_of_several_in_one_round_trip_none_is_reported_as_forgotten(connection: Connection) -> None:
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    answers = [connection.call("BLPOP", "nothing", 0) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    connection.close()
+    with pytest.raises(ConnectionResetError):
+        await answers[0]
+    answers += [connection.call("PING")]
+    del answers
+    gc.collect()
+    assert reported == []
 
 
 async def test_the_database_of_the_url_is_used(redis_url: str) -> None:
