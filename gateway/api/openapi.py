@@ -29,7 +29,7 @@ class Error(View, frozen=True, kw_only=True):
 
 
 def document(operations: Sequence[Operation]) -> dict[str, Any]:
-    types = list(dict.fromkeys([Error, *(kind for one in operations for kind in (one.answer, one.body) if kind)]))
+    types = list(dict.fromkeys([Error, *(kind for one in operations for kind in (one.answer, one.described) if kind)]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_TEMPLATE)
     by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -60,9 +60,10 @@ def _operation(one: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
             "default": _content("An error, with what to do about it.", schemas[Error]),
         },
     }
-    if one.body is not None:
-        needs_one = any(field.required for field in msgspec.structs.fields(one.body))
-        shown["requestBody"] = {"required": needs_one, "content": {"application/json": {"schema": schemas[one.body]}}}
+    if one.described is not None:
+        needs_one = any(field.required for field in msgspec.structs.fields(one.described))
+        content = {"application/json": {"schema": schemas[one.described]}}
+        shown["requestBody"] = {"required": needs_one, "content": content}
     return shown
 
 

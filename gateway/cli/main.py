@@ -14,11 +14,13 @@ from gateway.cli import (
     groups,
     keys,
     models,
+    quotas,
     serve,
     service_accounts,
     sessions,
     sign_in,
     up,
+    usage,
     users,
 )
 from gateway.cli.console import CliError, note
@@ -40,6 +42,8 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(users.app, name="users")
 app.add_typer(groups.app, name="groups")
 app.add_typer(service_accounts.app, name="service-accounts")
+app.add_typer(quotas.app, name="quotas")
+app.command("usage")(usage.usage)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(audit.app, name="audit")
 app.add_typer(bench.app, name="bench")

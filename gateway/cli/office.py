@@ -17,12 +17,14 @@ from gateway.cli.console import note, out, plain
 from gateway.cli.directory import checked_server_key, with_store
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from gateway.identity.administration.office import Office
-    from gateway.identity.administration.views import Page, View
+    from gateway.identity.administration.views import Page
     from gateway.store.redis import Store
 
 T = TypeVar("T")
-V = TypeVar("V", bound="View")
+V = TypeVar("V", bound="Struct")
 Json = Annotated[bool, typer.Option("--json", help="As the admin API answers.")]
 Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many at most.")]
 _TIMES = frozenset({"at", "created", "ends", "expires", "last_seen", "last_used", "previous_until", "seen"})
@@ -30,10 +32,17 @@ _TIMES = frozenset({"at", "created", "ends", "expires", "last_seen", "last_used"
 
 def in_office(data_dir: Path | None, redis_url: str | None, work: Callable[[Office], Awaitable[T]]) -> T:
     """What is refused is told as the admin API tells it."""
+    return in_office_on_store(data_dir, redis_url, lambda office, store: work(office))
+
+
+def in_office_on_store(
+    data_dir: Path | None, redis_url: str | None, work: Callable[[Office, Store], Awaitable[T]]
+) -> T:
+    """For what is counted beside what is administered."""
     folder = datadir.chosen(data_dir, os.environ)
 
     async def on_store(store: Store) -> T:
-        return await work(open_office(store, await checked_server_key(store, folder)))
+        return await work(open_office(store, await checked_server_key(store, folder)), store)
 
     return with_store(data_dir, redis_url, on_store)
 
@@ -72,20 +81,20 @@ def show_list(page: Page[V], columns: Sequence[str], as_json: bool) -> None:
     # An id that is cut in two can be neither found nor copied.
     table = Table(*(Column(column.replace("_", " "), no_wrap=column == "id") for column in columns))
     for row in page.data:
-        table.add_row(*(_cell(column, getattr(row, column)) for column in columns))
+        table.add_row(*(cell(column, getattr(row, column)) for column in columns))
     out.print(table)
     if page.has_more:
         note("There are more; --limit shows more of them.")
 
 
-def show_one(view: View, as_json: bool) -> None:
+def show_one(view: Struct, as_json: bool) -> None:
     if as_json:
         show_json(view)
         return
     table = Table(show_header=False)
     for name in view.__struct_fields__:
         if name != "object":
-            table.add_row(name.replace("_", " "), _cell(name, getattr(view, name)))
+            table.add_row(name.replace("_", " "), cell(name, getattr(view, name)))
     out.print(table)
 
 
@@ -102,8 +111,8 @@ def parts(given: Sequence[str] | None) -> list[str] | None:
     return [part.strip() for text in given for part in text.split(",") if part.strip()]
 
 
-def _cell(name: str, value: Any) -> Text:
-    """Names come from providers: none may colour the table or move the cursor."""
+def cell(name: str, value: Any) -> Text:
+    """Of a table. Names come from providers: none may colour the table or move the cursor."""
     text = _spoken(name, value)
     return Text("".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text), overflow="fold")
 

@@ -14,13 +14,14 @@ from gateway.cli.console import CliError
 if TYPE_CHECKING:
     from gateway.settings import Settings
 
+Config = Annotated[Path | None, typer.Option(envvar="SEKISHO_CONFIG", help="Settings as YAML.")]
 _SHUTDOWN_SECONDS = 8  # streams in flight get this long to end
 
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on. [default: 8080]")] = None,
-    config: Annotated[Path | None, typer.Option(envvar="SEKISHO_CONFIG", help="Settings as YAML.")] = None,
+    config: Config = None,
     redis_url: Annotated[str | None, typer.Option(help="redis://, rediss:// or unix:///path.")] = None,
     engine_url: Annotated[str | None, typer.Option(help="unix:/path, http:// or https://.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of what must survive a restart.")] = None,

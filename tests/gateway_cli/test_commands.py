@@ -15,7 +15,7 @@ from gateway.cli.main import app
 from native_engine.loading import store
 
 COMMANDS = ["up", "serve", "engine", "sign-in", "models", "bench", "doctor"]
-COMMANDS += ["keys", "users", "groups", "service-accounts", "sessions", "audit"]
+COMMANDS += ["keys", "users", "groups", "service-accounts", "sessions", "audit", "quotas", "usage"]
 
 
 def invoke(*arguments: str) -> Result:

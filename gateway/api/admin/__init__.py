@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.api.admin import audit, document, groups, keys, service_accounts, sessions, usage, users, whoami
+from gateway.api.admin import audit, document, groups, keys, policies, service_accounts, sessions, usage, users, whoami
 from gateway.api.admin.operation import Operation
 
 # All that exists: routes.py serves it, openapi.py describes it.
@@ -13,6 +13,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *service_accounts.OPERATIONS,
     *keys.OPERATIONS,
     *sessions.OPERATIONS,
+    *policies.OPERATIONS,
     *usage.OPERATIONS,
     *audit.OPERATIONS,
 )

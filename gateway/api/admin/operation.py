@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, get_type_hints
 from urllib.parse import parse_qsl
 
+from msgspec import Struct
+
 from gateway.api.door import Door
 from gateway.api.http import read_body, send_bytes, send_json
 from gateway.errors import BadRequest
@@ -58,6 +60,8 @@ class Operation:
         self.summary = (run.__doc__ or "").partition("\n")[0]
         self.query: type[Form] = types.get("query", Form)
         self.body: type[Form] | None = types.get("body")
+        # What the document says of the body, where that is not read by its type alone.
+        self.described: type[Struct] | None = getattr(self.body, "described", self.body)
         self.answer: Any = types["return"]
         self.as_csv = as_csv
         self._run = run

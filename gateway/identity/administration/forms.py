@@ -148,6 +148,18 @@ class TrailQuery(Form, frozen=True, kw_only=True):
     actor: Annotated[str, Meta(max_length=300, description="The subject of whoever did it.")] = ""
 
 
+class WhoQuery(Form, frozen=True, kw_only=True):
+    user: Annotated[
+        str, Meta(max_length=400, description="A user's id, or SERVICE_ACCOUNT/NAME as usage shows it.")
+    ] = ""
+    service_account: Annotated[str, Meta(max_length=64, description="Its id; with user: it asks for that person.")] = ""
+    key: Annotated[str, Meta(max_length=64, description="Its id; with user: its program asks for that person.")] = ""
+
+
+class EffectiveQuery(WhoQuery, frozen=True, kw_only=True):
+    model: Annotated[str, Meta(min_length=1, max_length=300, description="As requests name it.")]
+
+
 class UsageQuery(Form, frozen=True, kw_only=True):
     """Days are those of UTC."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import requests
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -36,12 +37,16 @@ MAY_REFUSE = {
     "keys.create": "an owner who does not exist, a network that is none, a time that has passed",
     "keys.change": "a network that is none, a time that has passed",
     "keys.rotate": "a whole number that is written as 60.0",
+    "policies.put": "limits that contradict each other or limit nothing, a name or whom it applies to that cannot be",
+    "policies.effective": "nobody who is asked about, or two",
+    "usage.used": "days that are too many, or in the wrong order",
 }
 
 
 @pytest.fixture(scope="module")
 def served(valkey: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a door in a loop of its own: schemathesis is synchronous."""
+    redis.Redis.from_url(valkey).flushall()  # it is another door's until now, with another server.key
     folder: Path = tmp_path_factory.mktemp("door")
     url: Future[str] = Future()
     ended = threading.Event()
@@ -75,10 +80,18 @@ def known(served: str) -> dict[str, str]:
 
     make("POST", "/service-accounts", {"name": "known"})
     make("PUT", "/groups/known", {})
+    make("PUT", "/policies/known", {"requests_per_minute": 60})
     make("POST", "/users", {"issuer": ISSUER, "subject": "known"})
     user = next(one for one in make("GET", "/users?search=known", None)["data"] if one["subject"] == "known")
     key = make("POST", "/keys", {"name": "known", "owner": "service_account:known"})
-    return {"users": user["id"], "groups": "known", "service-accounts": "known", "keys": key["id"], "sessions": "none"}
+    return {
+        "users": user["id"],
+        "groups": "known",
+        "policies": "known",
+        "service-accounts": "known",
+        "keys": key["id"],
+        "sessions": "none",
+    }
 
 
 @pytest.mark.slow
