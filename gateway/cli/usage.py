@@ -17,8 +17,16 @@ from gateway.cli.serve import Config, load_settings
 if TYPE_CHECKING:
     from gateway.identity.administration.office import Office
     from gateway.store.redis import Store
-    from gateway.usage.report import UsageShown
+    from gateway.usage.report import Sums, UsageShown
 
+_COLUMNS = {
+    "requests": "requests",
+    "failed": "failed",
+    "prompt_tokens": "prompt",
+    "cached_tokens": "cached",
+    "completion_tokens": "output",
+    "cost": "cost",
+}
 By = Literal["user", "service_account", "group", "model", "key", "day"]
 
 
@@ -59,17 +67,13 @@ def usage(
 
 
 def _show(found: UsageShown) -> None:
-    from gateway.usage.report import Sums
-
-    columns = Sums.__struct_fields__
-    table = Table(
-        Column(found.by.replace("_", " "), overflow="fold"),
-        Column("name", overflow="fold"),
-        *(Column(column.replace("_", " "), justify="right") for column in columns),
-    )
-    rows: list[tuple[str, str, Sums]] = [(row.id or "(none)", row.name or "", row) for row in found.data]
-    rows += [("(others)", "", found.others)] if found.others else []
-    for label, name, sums in (*rows, ("total", "", found.total)):
-        table.add_row(*(cell("", value) for value in (label, name, *(getattr(sums, column) for column in columns))))
+    numbers = (Column(name, justify="right", no_wrap=True) for name in _COLUMNS.values())
+    table = Table(Column(found.by.replace("_", " "), overflow="fold"), *numbers)
+    rows: list[tuple[str, Sums]] = [
+        ("\n".join(filter(None, (row.name, row.id or "(none)"))), row) for row in found.data
+    ]
+    rows += [("(others)", found.others)] if found.others else []
+    for label, sums in (*rows, ("total", found.total)):
+        table.add_row(*(cell("", value) for value in (label, *(getattr(sums, name) for name in _COLUMNS))))
     out.print(table)
     note(f"{found.first} to {found.last}, UTC.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,11 +18,13 @@ from gateway.store.redis import Store
 from gateway.usage import ledger
 from gateway.usage.ledger import Booked
 
+T = TypeVar("T")
 By = Literal["user", "service_account", "group", "model", "key", "day"]
 # As long as the ledger remembers.
 MOST_DAYS = 400
 # One answer reads no more accounts than this: one a day and subject.
 MOST_ACCOUNTS = 200_000
+_BREATH = 100
 
 GroupsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, tuple[str, ...]]]]
 NamesOf = Callable[[By, Sequence[str]], Awaitable[Mapping[str, str]]]
@@ -108,9 +111,9 @@ async def report(
     names = await names_of(what.by, [label for label, _ in shown if label])
     data = [
         UsageRow(id=label, name=names.get(label), **msgspec.structs.asdict(found.told(prices)))
-        for label, found in shown
+        async for label, found in _gently(shown)
     ]
-    others = _together(rest).told(prices) if rest else None
+    others = (await _together(rest)).told(prices) if rest else None
     return UsageShown(by=what.by, first=what.first, last=what.last, data=data, others=others, total=total.told(prices))
 
 
@@ -119,6 +122,7 @@ class _Sum:
     """By model, for each has its price."""
 
     by_model: dict[str, dict[str, int]] = field(default_factory=dict)
+    tokens: int = 0
 
     def add(self, booked: Booked) -> None:
         self.add_amounts(booked.model, booked.amounts)
@@ -127,9 +131,7 @@ class _Sum:
         sums = self.by_model.setdefault(model, {})
         for what, amount in amounts.items():
             sums[what] = sums.get(what, 0) + amount
-
-    def tokens(self) -> int:
-        return sum(sums.get("prompt_tokens", 0) + sums.get("completion_tokens", 0) for sums in self.by_model.values())
+        self.tokens += amounts.get("prompt_tokens", 0) + amounts.get("completion_tokens", 0)
 
     def told(self, prices: Mapping[str, Price]) -> Sums:
         whole: dict[str, int] = {}
@@ -170,13 +172,21 @@ def _chosen(what: Asked, sums: Mapping[str, _Sum]) -> tuple[list[tuple[str, _Sum
     """The rows that are shown, and those that only count."""
     if what.by == "day":
         return sorted(sums.items()), []
-    ordered = sorted(sums.items(), key=lambda row: (-row[1].tokens(), row[0]))
+    ordered = sorted(sums.items(), key=lambda row: (-row[1].tokens, row[0]))
     return ordered[: what.limit], [found for _, found in ordered[what.limit :]]
 
 
-def _together(rest: Iterable[_Sum]) -> _Sum:
+async def _gently(items: Iterable[T]) -> AsyncIterator[T]:
+    """Nobody's stream waits for the end of a long list."""
+    for place, item in enumerate(items):
+        if place % _BREATH == 0:
+            await asyncio.sleep(0)
+        yield item
+
+
+async def _together(rest: Iterable[_Sum]) -> _Sum:
     whole = _Sum()
-    for found in rest:
+    async for found in _gently(rest):
         for model, amounts in found.by_model.items():
             whole.add_amounts(model, amounts)
     return whole
