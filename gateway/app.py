@@ -15,6 +15,7 @@ from typing import Any
 from backends import registry
 from backends.base import Backend
 from gateway import routes
+from gateway.admission import Admission
 from gateway.api.door import Door
 from gateway.api.http import send_error
 from gateway.api.pages import send_to_sign_in
@@ -34,13 +35,16 @@ from gateway.identity.people import People
 from gateway.identity.records import Key, User
 from gateway.identity.revocation import Revocation
 from gateway.identity.sealing import Sealer
-from gateway.identity.server_key import check_server_key, load_server_key
+from gateway.identity.server_key import WrongServerKey, check_server_key, load_server_key
 from gateway.identity.sessions import Sessions
 from gateway.identity.throttle import Throttle
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
 from gateway.queueing.ask import CLASSES, ClassLimits, QueueLimits, Room
 from gateway.queueing.permits import Permits
+from gateway.quotas.book import PolicyBook
+from gateway.quotas.reaper import Reaper
+from gateway.quotas.service import QuotaService
 from gateway.routing.engines import Engines
 from gateway.scope import Receive, RequestScope, Send
 from gateway.settings import Settings
@@ -135,9 +139,14 @@ class App:
         """Start every part. None of them needs Redis or the engine to be up: /readyz tells when they are."""
         server_key = load_server_key(self._settings.data_dir)
         self.door = _build(self._settings, self._backend, server_key)
-        with suppress(StoreAway):
-            await check_server_key(self.door.store, server_key, self._settings.data_dir)
-        self.door.permits.start()
+        try:
+            with suppress(StoreAway):
+                await check_server_key(self.door.store, server_key, self._settings.data_dir)
+        except WrongServerKey:
+            await self.aclose()
+            raise
+        self.door.admission.start()
+        self.door.reaper.start()
         self.door.engines.start()
         self.door.revocation.start()
         self.door.providers.start()
@@ -149,13 +158,13 @@ class App:
         door = self._opened()
         if self._bootstrap is not None:
             self._bootstrap.cancel()
-        await door.pipeline.aclose()
+        await door.reaper.aclose()
+        await door.admission.aclose()
         await door.revocation.aclose()
         await door.browsers.refresher.aclose()
         await door.providers.aclose()
         await door.uses.aclose()
         await door.engines.aclose()
-        await door.permits.aclose()
         await door.store.aclose()
 
 
@@ -185,23 +194,30 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Do
     ]
     authentication = _authentication(settings, identifiers, lookup, metrics)
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
-    pipeline = Pipeline(settings, store, authentication, revocation, permits, engines, metrics)
+    book = PolicyBook(Records(store), settings.key_cache_seconds)
+    quotas = QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds)
+    admission = Admission(settings, store, quotas, permits, engines, metrics)
+    reaper = Reaper(store, settings.lease_seconds, admission.account, admission.book)
+    pipeline = Pipeline(settings, authentication, revocation, admission, engines)
     return Door(
-        settings,
-        store,
-        directory,
-        lookup,
-        key_ring,
-        permits,
-        engines,
-        metrics,
-        pipeline,
-        revocation,
-        uses,
-        sessions,
-        providers,
-        people,
-        served,
+        settings=settings,
+        store=store,
+        directory=directory,
+        lookup=lookup,
+        key_ring=key_ring,
+        quotas=quotas,
+        permits=permits,
+        admission=admission,
+        reaper=reaper,
+        engines=engines,
+        metrics=metrics,
+        pipeline=pipeline,
+        revocation=revocation,
+        uses=uses,
+        sessions=sessions,
+        providers=providers,
+        people=people,
+        browsers=served,
     )
 
 

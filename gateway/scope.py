@@ -12,11 +12,11 @@ Send = Callable[[Message], Awaitable[None]]
 
 # user: a person. service: a program. auditor: sees what an admin sees, changes nothing. admin: everything.
 Role = Literal["user", "service", "auditor", "admin"]
-# What a credential may be limited to; every route names the one it belongs to.
-Endpoint = Literal["chat", "completions", "models", "metrics", "admin"]
 # Who goes first when the engine is busy: people who wait for an answer, programs, work without haste. Ours to say: it
 # follows from key, role and route, never from a body.
 QueueClass = Literal["interactive", "api", "batch"]
+# What a credential may be limited to; every route names the one it belongs to.
+Endpoint = Literal["chat", "completions", "models", "metrics", "admin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Grant:
     models: tuple[str, ...] | None = None  # names, `*` matching any run of characters
     endpoints: frozenset[Endpoint] | None = None
     on_behalf_of: bool = False  # may name the person it asks for
+    queue_class: QueueClass | None = None  # who goes before whom; None: by what the asker is
 
 
 EVERYTHING = Grant()
@@ -71,6 +72,8 @@ class RequestScope:
     streaming: bool = False  # the client asked for a stream
     wants_usage: bool = False  # the client asked for usage in the stream
     chat: bool = True  # chat completion, not text completion
+    choices: int = 1  # answers that were asked for
+    output_limit: int = 0  # tokens of all of them together, by the client's own limit; 0 = it gave none
 
     admitted_ms: int = 0  # server time at which a turn was given; 0 = none
     queued_seconds: float = 0.0
@@ -80,12 +83,14 @@ class RequestScope:
     status: int = 0  # as sent; 499 = nobody was left
     outcome: str = "ok"  # ok, or the code of the error
     tokens: dict[str, int] = field(default_factory=dict)  # as booked
+    answer_headers: list[tuple[bytes, bytes]] = field(default_factory=list)  # what stages have to say with the answer
 
     async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the head of the answer. From here on the status is fixed."""
         self.status = status
         always = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers + always})
+        headers = [*headers, *always, *self.answer_headers]
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, data: bytes, *, more: bool) -> None:
         await self.send({"type": "http.response.body", "body": data, "more_body": more})

@@ -251,6 +251,9 @@ class Settings(BaseModel):
         TokenWeights(input=1.0, cached=0.1, output=4.0),
         description="What a token of input, cached input and output counts for where service is shared out.",
     )
+    target_tokens_per_second: float = Field(
+        20.0, ge=0, le=1000, description="No more run at once than keep everybody at this speed; 0: max_concurrency."
+    )
     lease_seconds: float = Field(
         30.0, ge=1, le=600, description="A turn not renewed for this long is taken back: its holder has died."
     )

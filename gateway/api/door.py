@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.admission import Admission
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.browsers import Browsers
 from gateway.identity.oidc.provider import Providers
@@ -13,6 +14,8 @@ from gateway.identity.sessions import Sessions
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
 from gateway.queueing.permits import Permits
+from gateway.quotas.reaper import Reaper
+from gateway.quotas.service import QuotaService
 from gateway.routing.engines import Engines
 from gateway.settings import Settings
 from gateway.store.directory import Directory
@@ -28,7 +31,10 @@ class Door:
     directory: Directory
     lookup: Lookup
     key_ring: KeyRing
+    quotas: QuotaService
     permits: Permits
+    admission: Admission
+    reaper: Reaper
     engines: Engines
     metrics: Metrics
     pipeline: Pipeline

@@ -14,11 +14,14 @@ from gateway.quotas.scripts import CLAIM
 from gateway.quotas.service import REAPED_MARK_SECONDS, parse_used, settlement
 from gateway.store import keys
 from gateway.store.redis import Store
+from gateway.store.scripts import Call
 
 log = logging.getLogger("sekisho.quotas")
 
 # What the engine says of a request, or None where it knows nothing of it. BackendError: it cannot say yet.
 Account = Callable[[str], Awaitable[Usage | None]]
+# The call that books a request whose gateway died, by its id, the note of its reservation and its use.
+Book = Callable[[str, str, Usage], Call]
 
 _AT_ONCE = 100
 # How long an engine that cannot say is asked again: what is reserved stays reserved meanwhile.
@@ -28,9 +31,10 @@ _PATIENCE_SECONDS = 600.0
 class Reaper:
     """`start` before use, `aclose` after. One a process; they share the work."""
 
-    def __init__(self, store: Store, lease_seconds: float, account: Account) -> None:
+    def __init__(self, store: Store, lease_seconds: float, account: Account, book: Book | None = None) -> None:
         self._store = store
         self._account = account
+        self._book = book
         self._lease_seconds = lease_seconds
         self._unsaid: dict[str, float] = {}  # when the engine was first asked in vain
         self._task: asyncio.Task[None] | None = None
@@ -69,7 +73,7 @@ class Reaper:
 
     async def _settle(self, request_id: str, claim: str) -> None:
         reservation = keys.reservation(request_id)
-        names, rules, told = await self._store.command("HMGET", reservation, "keys", "rules", "used")
+        names, rules, told, note = await self._store.command("HMGET", reservation, "keys", "rules", "used", "note")
         if names is None:
             await self._store.command("ZREM", keys.RESERVATIONS, request_id)
             return
@@ -86,7 +90,9 @@ class Reaper:
             claim=claim,
             mark_seconds=REAPED_MARK_SECONDS,
         )
-        if await self._store.run(call):
+        # Booked by its gateway after all, it is not booked again: the account knows the request by its id.
+        booking = [self._book(request_id, note.decode(), used)] if self._book else []
+        if (await self._store.run_all(call, *booking))[0]:
             log.warning("request %s was settled in its gateway's place: %s", request_id, used._asdict())
 
     async def _used(self, request_id: str, told: bytes | None) -> Usage | None:

@@ -129,6 +129,7 @@ end
 
 # KEYS 1 reservation  2 end mark  3 RESERVATIONS  4 estimate  5... buckets
 # ARGV 1 request id  2 lease ms  3 rules  4 input tokens  5 room for output  6 floor  7 unlearned  8 margin  9 key names
+#      10 a note for whoever settles it in its gateway's place
 # Answers {state, now, output reserved, asked of the bucket, left in it, its index, wait ms, requests' limit, left,
 # reset, tokens' limit, left, reset, indices of shadow limits that would have refused ...}; state: 1 reserved,
 # 0 refused, -1 ended before it began. A limit of -1: there is none.
@@ -185,7 +186,7 @@ if granted and not state then
       end
     end
   end
-  redis.call('HSET', KEYS[1], 'state', save_state(list), 'rules', ARGV[3], 'keys', ARGV[9])
+  redis.call('HSET', KEYS[1], 'state', save_state(list), 'rules', ARGV[3], 'keys', ARGV[9], 'note', ARGV[10])
   redis.call('PEXPIRE', KEYS[1], DAY)
   redis.call('ZADD', KEYS[3], now + tonumber(ARGV[2]), ARGV[1])
 end

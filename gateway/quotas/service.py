@@ -99,11 +99,12 @@ class QuotaService:
         """What RESERVE will probably reserve for the answer, by what this process last heard."""
         return self._expected.output(plan.whom, plan.model, plan.room)
 
-    def reserve(self, plan: Plan) -> Call:
+    def reserve(self, plan: Plan, note: str = "") -> Call:
+        """`note` is what the reaper is given, should this gateway die."""
         self._held[plan.request_id] = plan
         sizes = (plan.prompt, plan.room, estimate.FLOOR, estimate.UNLEARNED, estimate.MARGIN)
         names = "\n".join(plan.keys[3:])
-        return RESERVE.call(plan.keys, plan.request_id, self._lease_ms, plan.rules, *sizes, names)
+        return RESERVE.call(plan.keys, plan.request_id, self._lease_ms, plan.rules, *sizes, names, note)
 
     def reserved(self, plan: Plan, answer: Sequence[int]) -> Reserved:
         """What the answer to `reserve` says. Raises QuotaExceeded; `settle` follows all the same."""

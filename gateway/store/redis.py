@@ -40,13 +40,14 @@ class Store:
         return (await self.run_all(call))[0]
 
     async def run_all(self, *calls: Call) -> list[Any]:
-        """Several scripts in one round trip; not atomic together."""
-        commands = [("EVALSHA", call.script.digest, len(call.keys), *call.keys, *call.arguments) for call in calls]
-        answers = await self._ask(commands)
-        for index, answer in enumerate(answers):
-            if isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT"):
-                script, keys, arguments = calls[index]
-                answers[index] = (await self._ask([("EVAL", script.source, len(keys), *keys, *arguments)]))[0]
+        """Several scripts in one round trip, in this order; not atomic together."""
+        answers = await self._ask([_by_digest(call) for call in calls])
+        unknown = [_is_unknown(answer) for answer in answers]
+        if any(unknown):
+            # A later one may have run without the one before it: all from the first unknown on are sent again.
+            first = unknown.index(True)
+            again = zip(calls[first:], unknown[first:], strict=True)
+            answers[first:] = await self._ask([_by_source(call) if new else _by_digest(call) for call, new in again])
         return [self._checked(answer) for answer in answers]
 
     async def command(self, *arguments: Argument) -> Any:
@@ -123,3 +124,15 @@ class Store:
 
 def _away() -> StoreAway:
     return StoreAway("The service cannot count requests at the moment. Try again shortly.")
+
+
+def _by_digest(call: Call) -> tuple[Argument, ...]:
+    return ("EVALSHA", call.script.digest, len(call.keys), *call.keys, *call.arguments)
+
+
+def _by_source(call: Call) -> tuple[Argument, ...]:
+    return ("EVAL", call.script.source, len(call.keys), *call.keys, *call.arguments)
+
+
+def _is_unknown(answer: Any) -> bool:
+    return isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT")

@@ -41,6 +41,9 @@ class CollectSink:
     async def fail(self, error: DoorError) -> None:
         """The status has gone with the whole answer: there is nothing to add."""
 
+    def tell_place(self, place: int, eta: float | None) -> None:
+        """Nobody reads before the answer is whole."""
+
     def close(self) -> None:
         """Nothing is held."""
 

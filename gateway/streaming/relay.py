@@ -39,6 +39,8 @@ class Sink(Protocol):
 
     async def fail(self, error: DoorError) -> None: ...
 
+    def tell_place(self, place: int, eta: float | None) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -87,6 +89,7 @@ class StreamSink:
         self._loop = asyncio.get_running_loop()
         self._last_write = self._loop.time()
         self._comment: asyncio.Task[None] | None = None
+        self._unsaid = ""
         self._timer = self._loop.call_later(keepalive_seconds, self._on_silence)
 
     async def take(self, events: list[bytes], began: bool) -> None:
@@ -113,6 +116,12 @@ class StreamSink:
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._write(b"" if self.answered else sse.event(error.body()), more=False)
 
+    def tell_place(self, place: int, eta: float | None) -> None:
+        """A comment for a client that asked to be told. One that reads slowly misses places, never the last."""
+        self._unsaid = f"queue position={place}" + ("" if eta is None else f" eta={eta:.1f}")
+        if self._comment is None or self._comment.done():
+            self._comment = self._loop.create_task(self._say())
+
     def close(self) -> None:
         self._timer.cancel()
         if self._comment is not None:
@@ -126,10 +135,16 @@ class StreamSink:
             self._last_write = self._loop.time()
             await self._request.write(data, more=more)
 
+    async def _say(self) -> None:
+        while text := self._unsaid:
+            self._unsaid = ""
+            await self._write(sse.comment(text))
+
     def _on_silence(self) -> None:
         silence = self._loop.time() - self._last_write
         wait = self._keepalive_seconds - silence
         if wait <= 0:
-            self._comment = self._loop.create_task(self._write(sse.comment("keep-alive")))
+            self._unsaid = self._unsaid or "keep-alive"
+            self._comment = self._loop.create_task(self._say())
             wait = self._keepalive_seconds
         self._timer = self._loop.call_later(wait, self._on_silence)

@@ -68,6 +68,15 @@ class Used(NamedTuple):
     failed: int = 0
 
 
+class Whose(NamedTuple):
+    """On whom a request is booked."""
+
+    subject: str
+    model: str = ""
+    key_id: str = ""  # empty: with a browser or a token
+    acting: str = ""  # the service account that asked on the subject's behalf; empty: none did
+
+
 class Booked(NamedTuple):
     """What one subject used on a day, of one model, with one key, asked for by one program."""
 
@@ -79,21 +88,13 @@ class Booked(NamedTuple):
     amounts: Mapping[str, int]  # requests, and what Used names; what is 0 may be missing
 
 
-def settle(
-    request_id: str,
-    subject: str,
-    admitted_ms: int,
-    used: Used,
-    *,
-    model: str = "",
-    key_id: str = "",
-    acting: str = "",
-) -> Call:
+def settle(request_id: str, admitted_ms: int, used: Used, whose: Whose) -> Call:
     """The call that books a request on the day of its admission (UTC). Sent twice, it books once."""
     amounts: list[str | int] = ["requests", 1]
     for name, amount in used._asdict().items():
         amounts += [name, amount]
     day = _day(admitted_ms)
+    subject, model, key_id, acting = whose
     program = acting if subject.startswith(f"{acting}/") else ""
     names = (
         keys.settled(request_id),

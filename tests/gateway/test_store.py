@@ -15,6 +15,7 @@ from backends.fake import FakeBackend, Script, chat_script
 from gateway.errors import StoreAway
 from gateway.store import keys
 from gateway.store.redis import Store
+from gateway.store.scripts import Script as LuaScript
 from tests.gateway.conftest import StartDoor, ask, error_of, start_valkey
 
 
@@ -127,3 +128,15 @@ async def test_every_key_in_use_is_listed_and_shares_the_hash_tag(start_door: St
 async def _read(response: object) -> None:
     async with response as answer:  # type: ignore[attr-defined]
         await answer.read()
+
+
+async def test_a_script_that_redis_does_not_know_yet_still_runs_before_the_next(redis_url: str) -> None:
+    """As after an update: the second script is known from before, the first is new."""
+    store = Store(redis_url, 1.0)
+    fresh = f"-- {time.monotonic_ns()}\n"
+    first = LuaScript(fresh + "redis.call('SET', KEYS[1], 'first') return 1")
+    second = LuaScript("return redis.call('GET', KEYS[1])")
+    await store.run(second.call(("{sekisho}:test",)))
+    answers = await store.run_all(first.call(("{sekisho}:test",)), second.call(("{sekisho}:test",)))
+    assert answers == [1, b"first"]
+    await store.aclose()

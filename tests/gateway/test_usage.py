@@ -10,7 +10,7 @@ import pytest
 from backends.fake import DONE, FakeBackend, Script, chat_chunk, chat_script, event, usage_chunk
 from gateway.store.redis import Store
 from gateway.usage import ledger
-from gateway.usage.ledger import Used
+from gateway.usage.ledger import Used, Whose
 from tests.gateway.conftest import RunningDoor, StartDoor, ask, eventually
 from tests.gateway.test_disconnect import usage
 
@@ -26,8 +26,8 @@ async def store(redis_url: str) -> AsyncIterator[Store]:
 
 async def test_a_request_is_booked_once_however_often_it_is_sent(store: Store) -> None:
     for _ in range(3):
-        await store.run(ledger.settle("r1", "key", DAY_MS, Used(10, 5, 2)))
-    await store.run(ledger.settle("r2", "key", DAY_MS, Used(1, 1)))
+        await store.run(ledger.settle("r1", DAY_MS, Used(10, 5, 2), Whose("key")))
+    await store.run(ledger.settle("r2", DAY_MS, Used(1, 1), Whose("key")))
     assert await ledger.read(store, "key", "20260921") == {
         "requests": 2,
         "prompt_tokens": 11,

@@ -12,7 +12,7 @@ import yaml
 
 from gateway.identity.records import User, user_id
 from gateway.usage import ledger
-from gateway.usage.ledger import Used
+from gateway.usage.ledger import Used, Whose
 from tests.gateway_cli.conftest import Terminal
 
 ANN = User(id=user_id("https://id.example", "a"), issuer="https://id.example", subject="a", name="Ann")
@@ -175,8 +175,8 @@ def test_what_holds_for_somebody_is_told(terminal: Terminal, file: Path) -> None
 def used(terminal: Terminal) -> None:
     terminal.does(lambda office: office.directory.create(None, ANN))
     calls = [
-        ledger.settle("1", ANN.id, DAY_MS, Used(100, 10), model="small"),
-        ledger.settle("2", "rag/=1+1", DAY_MS, Used(5, 1), model="small", acting="rag"),
+        ledger.settle("1", DAY_MS, Used(100, 10), Whose(ANN.id, "small")),
+        ledger.settle("2", DAY_MS, Used(5, 1), Whose("rag/=1+1", "small", acting="rag")),
     ]
     terminal.does_on_store(lambda store: store.run_all(*calls))
 

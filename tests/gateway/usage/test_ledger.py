@@ -10,7 +10,7 @@ import redis
 
 from gateway.store.redis import Store
 from gateway.usage import ledger
-from gateway.usage.ledger import Booked, Used
+from gateway.usage.ledger import Booked, Used, Whose
 
 DAY = date(2026, 9, 21)
 DAY_MS = 1_790_000_000_000
@@ -31,7 +31,7 @@ async def test_what_was_used_is_told_by_subject_key_program_and_model(store: Sto
     how = ({"model": "a|b", "key_id": "k1"}, {"model": "a|b", "key_id": "k2", "acting": "rag"}, {"model": "c"})
     for number, by in enumerate(how):
         for again in ("x", "y"):
-            call = ledger.settle(f"{number}{again}", "usr_1", DAY_MS, Used(10, 5, 2, failed=number), **by)
+            call = ledger.settle(f"{number}{again}", DAY_MS, Used(10, 5, 2, failed=number), Whose("usr_1", **by))
             await store.run_all(call, call)
     found = await all_booked(store, DAY)
     assert {(one.day, one.subject, one.key_id, one.acting, one.model) for one in found} == {
@@ -49,7 +49,9 @@ async def test_what_was_used_is_told_by_subject_key_program_and_model(store: Sto
 
 async def test_days_are_read_one_after_another_however_many_subjects_they_have(store: Store) -> None:
     for number in range(250):
-        await store.run(ledger.settle(f"r{number}", f"usr_{number}", DAY_MS + number % 2 * 86_400_000, Used(1, 1)))
+        await store.run(
+            ledger.settle(f"r{number}", DAY_MS + number % 2 * 86_400_000, Used(1, 1), Whose(f"usr_{number}"))
+        )
     days = (DAY, date(2026, 9, 22), date(2026, 9, 23))
     assert await ledger.accounts(store, days) == 250
     assert await ledger.accounts(store, days[:1]) == 125
@@ -63,10 +65,10 @@ async def test_past_the_bound_names_of_a_program_are_booked_on_the_program(
 ) -> None:
     monkeypatch.setattr(ledger, "MOST_NAMES", 3)
     for number in range(10):
-        await store.run(ledger.settle(f"a{number}", f"rag/n{number}", DAY_MS, Used(1, 1), acting="rag"))
+        await store.run(ledger.settle(f"a{number}", DAY_MS, Used(1, 1), Whose(f"rag/n{number}", acting="rag")))
     # Whom it named before the bound, other programs' names and people are booked as ever.
     for subject, acting in (("rag/n1", "rag"), ("rag2/n", "rag2"), ("rag-x/n", "rag-x"), ("usr_1", "rag")):
-        await store.run(ledger.settle(f"b{subject}", subject, DAY_MS, Used(1, 1), acting=acting))
+        await store.run(ledger.settle(f"b{subject}", DAY_MS, Used(1, 1), Whose(subject, acting=acting)))
     requests = {one.subject: one.amounts["requests"] for one in await all_booked(store, DAY)}
     assert requests == {"rag": 7, "rag/n0": 1, "rag/n1": 2, "rag/n2": 1, "rag2/n": 1, "rag-x/n": 1, "usr_1": 1}
     with redis.Redis.from_url(redis_url) as server:

@@ -13,7 +13,7 @@ from gateway.errors import BadRequest
 from gateway.settings import Price
 from gateway.store.redis import Store
 from gateway.usage import ledger, report
-from gateway.usage.ledger import Used
+from gateway.usage.ledger import Used, Whose
 from gateway.usage.report import By, UsageShown
 from gateway.usage.sheet import as_csv
 
@@ -39,7 +39,7 @@ async def store(redis_url: str) -> AsyncIterator[Store]:
         ("rag", DAY_MS, Used(7, 3, estimated=1), {"model": "small", "key_id": "k2"}),
     )
     await store.run_all(
-        *(ledger.settle(f"r{number}", who, ms, used, **by) for number, (who, ms, used, by) in enumerate(uses))
+        *(ledger.settle(f"r{number}", ms, used, Whose(who, **by)) for number, (who, ms, used, by) in enumerate(uses))
     )
     yield store
     await store.aclose()
@@ -131,6 +131,6 @@ async def test_a_sheet_has_every_row_and_no_formula(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1", "＠x"])
 async def test_no_name_is_taken_for_a_formula(store: Store, name: str) -> None:
-    await store.run(ledger.settle("x", "usr_x", DAY_MS, Used(9999, 1), model=name))
+    await store.run(ledger.settle("x", DAY_MS, Used(9999, 1), Whose("usr_x", name)))
     rows = list(csv.reader(as_csv(await told(store, "model")).splitlines(keepends=True)))
     assert rows[1][0] == f"'{name}"

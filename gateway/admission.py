@@ -1,0 +1,257 @@
+"""May this request go in, and when: its quota and its turn are asked for together, kept alive, and given back together.
+
+Works for the pipeline alone. What was used is booked once, whatever became of the request, and as soon as Redis can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from backends.errors import BackendError
+from backends.estimate import PromptEstimates, PromptSize, size_of
+from gateway.errors import StoreAway
+from gateway.queueing.ask import Ask, Room
+from gateway.queueing.permits import OnPlace, Permits
+from gateway.quotas.buckets import Usage
+from gateway.quotas.headers import rate_headers
+from gateway.quotas.plan import Plan, Size
+from gateway.quotas.service import QuotaService
+from gateway.routing.engines import Engines
+from gateway.scope import Principal, QueueClass, RequestScope
+from gateway.settings import Settings
+from gateway.store.redis import Store
+from gateway.store.scripts import Call
+from gateway.streaming.meter import Meter
+from gateway.telemetry.metrics import Metrics
+from gateway.usage import ledger
+
+log = logging.getLogger("sekisho.admission")
+
+# How often the engine is asked how large its cache is, and what was measured of its speed is turned into a capacity.
+_CACHE_SECONDS = 10.0
+_ROOM_SECONDS = 1.0
+# A client is not kept waiting for its booking; the booking waits for Redis.
+_PATIENCE_SECONDS = 2.0
+_BOOKING_SECONDS = 600.0
+_BOOKING_RETRY_SECONDS = 1.0
+_CLOSING_SECONDS = 5.0
+# A shorter answer says little of how fast tokens come.
+_TELLING_TOKENS = 8
+# How a request ends whose engine was stopped while it was busy.
+_CUT_OFF = frozenset({"client_gone", "credential_revoked"})
+
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Open(NamedTuple):
+    """A request between its asking and its booking."""
+
+    request: RequestScope
+    meter: Meter
+    size: PromptSize
+    prompt_tokens: int  # as estimated
+
+
+class Admission:
+    """`start` before use, `aclose` after."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        quotas: QuotaService,
+        permits: Permits,
+        engines: Engines,
+        metrics: Metrics,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._quotas = quotas
+        self._permits = permits
+        self._engines = engines
+        self._metrics = metrics
+        self._estimates = PromptEstimates()
+        self._open: dict[str, _Open] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._bookings: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._permits.start()
+        self._tasks = [asyncio.create_task(task()) for task in (self._keep_alive, self._watch_room)]
+
+    async def aclose(self) -> None:
+        """What is not booked by now is said in the log."""
+        if self._bookings:
+            await asyncio.wait(self._bookings, timeout=_CLOSING_SECONDS)
+        for task in (*self._tasks, *self._bookings):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._bookings, return_exceptions=True)
+        await self._permits.aclose()
+
+    async def admit(self, request: RequestScope, meter: Meter, on_place: OnPlace | None) -> None:
+        """Returns when it is the request's turn. Raises what says why not. However it ends, `settle` follows."""
+        size = size_of(request.body)
+        prompt = self._estimates.tokens(request.model, size)
+        self._open[request.request_id] = _Open(request, meter, size, prompt)
+        plan = await self._plan(request, prompt)
+        ask = self._ask(request, plan, prompt)
+        calls = (self._quotas.reserve(plan, _note(request)), self._permits.acquire(ask))
+        reservation, place = await self._store.run_all(*calls)
+        reserved = self._quotas.reserved(plan, reservation)
+        for refusal in reserved.shadow:
+            log.info("request %s would have been refused by policy %s", request.request_id, refusal)
+        request.answer_headers += rate_headers(reserved.requests, reserved.tokens)
+        asked = time.monotonic()
+        turn = await self._permits.wait(ask, place, on_place)
+        request.admitted_ms = turn.granted_ms
+        if turn.waited:
+            request.queued_seconds = time.monotonic() - asked
+        request.answer_headers.append((b"x-queue-wait-ms", str(round(request.queued_seconds * 1000)).encode()))
+
+    async def settle(self, request: RequestScope, meter: Meter) -> None:
+        """Give back the turn and book what was used, in a task of its own: what ends the request must not end this."""
+        task = asyncio.create_task(self._book(request, meter))
+        self._bookings.add(task)
+        task.add_done_callback(self._bookings.discard)
+        await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+
+    async def account(self, request_id: str) -> Usage | None:
+        """The engine's own count of a request whose gateway died. Raises BackendError where it cannot be had yet."""
+        found = await self._engines.backend.account(request_id)
+        if found is None:
+            return None
+        if not found.ended:
+            raise BackendError(f"request {request_id} is still running")
+        return Usage(1, found.prompt_tokens, found.cached_tokens, found.completion_tokens)
+
+    def book(self, request_id: str, note: str, used: Usage) -> Call:
+        """For a request whose gateway died, by the note of its reservation."""
+        whose = msgspec.json.decode(note, type=ledger.Whose)
+        account = ledger.Used(used.input, used.output, used.cached, failed=1)
+        return ledger.settle(request_id, round(time.time() * 1000), account, whose)
+
+    async def _plan(self, request: RequestScope, prompt: int) -> Plan:
+        context = (await self._engines.card(request.model)).context_length or 0
+        size = Size(prompt, request.output_limit, context)
+        plan = await self._quotas.plan(request.request_id, request.known(), request.model, size)
+        if plan.output_cap:
+            request.body = _capped(request.body, max(1, plan.output_cap // request.choices), request.chat)
+        return plan
+
+    def _ask(self, request: RequestScope, plan: Plan, prompt: int) -> Ask:
+        principal, output = request.known(), self._quotas.expected_output(plan)
+        return Ask(
+            request.request_id,
+            queue_class(principal),
+            principal.subject,
+            tokens=self._settings.token_weights.of(prompt, 0, output),
+            kv_tokens=prompt + output,
+            reserved=True,
+        )
+
+    async def _book(self, request: RequestScope, meter: Meter) -> None:
+        opened = self._open.pop(request.request_id, None)
+        used = _used(request, meter, opened.prompt_tokens if opened else 0)
+        if opened is not None and meter.prompt_tokens:
+            self._estimates.learn(request.model, opened.size, meter.prompt_tokens)
+        served = self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        calls = [self._permits.release(request.request_id, served, _seconds_per_token(request, meter))]
+        usage = Usage(int(request.dispatched > 0), used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        calls += self._quotas.settle(request.request_id, usage, learn=request.outcome == "ok")
+        if request.admitted_ms:
+            request.tokens = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
+            calls.append(ledger.settle(request.request_id, request.admitted_ms, used, _whose(request)))
+            self._metrics.book(used.prompt_tokens, used.completion_tokens)
+        booked = False
+        try:
+            async with asyncio.timeout(_BOOKING_SECONDS):
+                while not booked:
+                    with suppress(StoreAway):
+                        await self._store.run_all(*calls)
+                        booked = True
+                    if not booked:
+                        await asyncio.sleep(_BOOKING_RETRY_SECONDS)
+        finally:
+            if not booked:
+                # Its reservation runs out, and is settled with what was last told of it.
+                log.error("request %s could not be booked: %s", request.request_id, request.tokens)
+
+    async def _keep_alive(self) -> None:
+        """The turns renew themselves; what is reserved is renewed here, with what has been used of it so far."""
+        while True:
+            await asyncio.sleep(self._settings.lease_seconds / 3)
+            streamed = {name: _so_far(opened) for name, opened in self._open.items()}
+            if calls := self._quotas.progress(streamed):
+                with suppress(StoreAway):
+                    await self._store.run_all(*calls)
+
+    async def _watch_room(self) -> None:
+        kv_tokens, asked = 0, -_CACHE_SECONDS
+        while True:
+            if time.monotonic() - asked > _CACHE_SECONDS:
+                asked = time.monotonic()
+                with suppress(BackendError):
+                    kv_tokens = (await self._engines.backend.load()).kv_tokens or 0
+            self._permits.room = Room(self._capacity(), kv_tokens)
+            await asyncio.sleep(_ROOM_SECONDS)
+
+    def _capacity(self) -> int:
+        """As many as the engine takes, or as few as keep everybody at the target speed."""
+        most, target = self._settings.max_concurrency, self._settings.target_tokens_per_second
+        by_speed = self._permits.speed.capacity_for(target) if target else None
+        return most if by_speed is None else min(most, by_speed)
+
+
+def queue_class(principal: Principal) -> QueueClass:
+    """Who asks with a browser or an own token waits in person; a key is a program's, unless it says what it is for."""
+    if principal.grant.queue_class is not None:
+        return principal.grant.queue_class
+    return "api" if principal.key_id else "interactive"
+
+
+def _whose(request: RequestScope) -> ledger.Whose:
+    principal = request.known()
+    return ledger.Whose(principal.subject, request.model, principal.key_id, principal.acting)
+
+
+def _note(request: RequestScope) -> str:
+    return msgspec.json.encode(_whose(request)).decode()
+
+
+def _used(request: RequestScope, meter: Meter, estimated_prompt: int) -> ledger.Used:
+    """The account of a request, whatever became of it."""
+    prompt_tokens, estimated = meter.prompt_tokens, 0
+    if prompt_tokens is None:
+        # A refused prompt cost nothing; one that was cut off was read, in whole or in part.
+        was_read = request.dispatched and (meter.began or request.outcome in _CUT_OFF)
+        prompt_tokens, estimated = (estimated_prompt, 1) if was_read else (0, 0)
+    return ledger.Used(
+        prompt_tokens, meter.completion_tokens, meter.cached_tokens, estimated, failed=int(request.outcome != "ok")
+    )
+
+
+def _so_far(opened: _Open) -> Usage:
+    meter = opened.meter
+    prompt = meter.prompt_tokens or (opened.prompt_tokens if meter.began else 0)
+    return Usage(1, prompt, meter.cached_tokens, meter.completion_tokens)
+
+
+def _seconds_per_token(request: RequestScope, meter: Meter) -> float:
+    """Between tokens of one choice; 0 where this answer says nothing of it."""
+    tokens = meter.completion_tokens / request.choices
+    if request.outcome != "ok" or tokens < _TELLING_TOKENS:
+        return 0.0
+    return (time.monotonic() - meter.began_at) / (tokens - 1)
+
+
+def _capped(body: bytes, tokens: int, chat: bool) -> bytes:
+    """The body of a client that gave no limit, with the one of its policy."""
+    fields: dict[str, object] = dict(_split(body))
+    fields["max_completion_tokens" if chat else "max_tokens"] = tokens
+    return msgspec.json.encode(fields)
