@@ -15,7 +15,7 @@ import msgspec
 
 from backends.errors import BackendError
 from backends.estimate import PromptEstimates, PromptSize, size_of
-from gateway.errors import StoreAway
+from gateway.errors import QueueFull, StoreAway
 from gateway.queueing.ask import Ask, Room
 from gateway.queueing.permits import OnPlace, Permits
 from gateway.quotas.buckets import Usage
@@ -78,6 +78,7 @@ class Admission:
         self._metrics = metrics
         self._estimates = PromptEstimates()
         self._open: dict[str, _Open] = {}
+        self._local: set[str] = set()  # admitted while Redis was away
         self._tasks: list[asyncio.Task[None]] = []
         self._bookings: set[asyncio.Task[None]] = set()
 
@@ -102,7 +103,11 @@ class Admission:
         plan = await self._plan(request, prompt)
         ask = self._ask(request, plan, prompt)
         calls = (self._quotas.reserve(plan, _note(request)), self._permits.acquire(ask))
-        reservation, place = await self._store.run_all(*calls)
+        try:
+            reservation, place = await self._store.run_all(*calls)
+        except StoreAway:
+            self._admit_locally(request, plan)
+            return
         reserved = self._quotas.reserved(plan, reservation)
         for refusal in reserved.shadow:
             log.info("request %s would have been refused by policy %s", request.request_id, refusal)
@@ -144,6 +149,16 @@ class Admission:
             request.body = _capped(request.body, max(1, plan.output_cap // request.choices), request.chat)
         return plan
 
+    def _admit_locally(self, request: RequestScope, plan: Plan) -> None:
+        """This gateway's part of every limit and of the engine, where the settings say so. Raises StoreAway else."""
+        self._quotas.reserve_locally(plan)
+        if self._permits.held + len(self._local) >= max(1, self._permits.room.capacity // self._settings.replicas):
+            raise QueueFull(
+                "The engine is busy, and nobody can wait in line at the moment. Try again in a few seconds."
+            )
+        self._local.add(request.request_id)
+        request.admitted_ms = round(time.time() * 1000)
+
     def _ask(self, request: RequestScope, plan: Plan, prompt: int) -> Ask:
         principal, output = request.known(), self._quotas.expected_output(plan)
         return Ask(
@@ -157,6 +172,7 @@ class Admission:
 
     async def _book(self, request: RequestScope, meter: Meter) -> None:
         opened = self._open.pop(request.request_id, None)
+        self._local.discard(request.request_id)
         used = _used(request, meter, opened.prompt_tokens if opened else 0)
         if opened is not None and meter.prompt_tokens:
             self._estimates.learn(request.model, opened.size, meter.prompt_tokens)

@@ -43,6 +43,7 @@ from gateway.pipeline import Pipeline
 from gateway.queueing.ask import CLASSES, ClassLimits, QueueLimits, Room
 from gateway.queueing.permits import Permits
 from gateway.quotas.book import PolicyBook
+from gateway.quotas.local_share import LocalShare
 from gateway.quotas.reaper import Reaper
 from gateway.quotas.service import QuotaService
 from gateway.routing.engines import Engines
@@ -178,14 +179,16 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Do
     engines = Engines(backend or registry.create(settings.engine_kind, settings.engine_url, secret))
     store = Store(settings.redis_url, settings.redis_timeout)
     directory = Directory(Records(store))
-    lookup = Lookup(directory, settings.key_cache_seconds)
+    shares = settings.redis_away == "local_share"
+    away_seconds = settings.local_share_minutes * 60 if shares else 0.0
+    lookup = Lookup(directory, settings.key_cache_seconds, away_seconds)
     key_ring = KeyRing(directory, server_key)
     sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
     permits = Permits(store, engines.backend.name, _queue_limits(settings), Room(settings.max_concurrency))
     metrics = _metrics(permits, engines)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
-    people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds), settings.issuers)
+    people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds, away_seconds), settings.issuers)
     served = browsers(settings, store, sessions, providers, people)
     identifiers: list[Identifier] = [
         ApiKeys(key_ring, lookup, people, _open_webui(settings), uses),
@@ -195,7 +198,8 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Do
     authentication = _authentication(settings, identifiers, lookup, metrics)
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
     book = PolicyBook(Records(store), settings.key_cache_seconds)
-    quotas = QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds)
+    share = LocalShare(settings.local_share_minutes, settings.replicas) if shares else None
+    quotas = QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds, share)
     admission = Admission(settings, store, quotas, permits, engines, metrics)
     reaper = Reaper(store, settings.lease_seconds, admission.account, admission.book)
     pipeline = Pipeline(settings, authentication, revocation, admission, engines)

@@ -188,6 +188,15 @@ class Settings(BaseModel):
     redis_timeout: float = Field(
         0.5, gt=0, le=30, description="Seconds for any one answer of Redis. Past it no request is admitted: 503."
     )
+    redis_away: Literal["refuse", "local_share"] = Field(
+        "refuse", description="While Redis is away: admit nobody, or limit / replicas from memory for a while."
+    )
+    local_share_minutes: float = Field(
+        5.0, gt=0, le=1440, description="How long local_share lets in, and believes what it knew of keys and people."
+    )
+    replicas: int = Field(
+        1, ge=1, le=1000, description="Gateways on this Redis: local_share takes one part of so many."
+    )
     engine_kind: Literal["native", "openai", "fake"] = Field(
         "native", description="Which adapter speaks to the engine."
     )

@@ -14,16 +14,18 @@ async def healthz(door: Door, request: RequestScope) -> None:
 
 
 async def readyz(door: Door, request: RequestScope) -> None:
-    """200 if a completion would be taken now; otherwise 503 with what is missing."""
+    """200 if a completion would be taken now, if need be from the local share of a gateway without its Redis."""
     missing = []
     try:
         await door.store.command("PING")
     except StoreAway:
         missing.append("redis is away")
+    shares = bool(missing) and door.quotas.shares_locally
     if not door.engines.ready:
         missing.append("the engine is away or still loading")
-    status = 503 if missing else 200
-    await send_json(request, {"status": "ready" if not missing else "not ready", "missing": missing}, status)
+        shares = False
+    state = "local share" if shares else "not ready" if missing else "ready"
+    await send_json(request, {"status": state, "missing": missing}, 200 if shares or not missing else 503)
 
 
 async def metrics(door: Door, request: RequestScope) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+from gateway.errors import StoreAway
 from gateway.identity.records import Group
 from gateway.store.directory import Directory
 
@@ -13,9 +14,10 @@ _PAGE = 1000
 
 
 class GroupBook:
-    def __init__(self, directory: Directory, seconds: float) -> None:
+    def __init__(self, directory: Directory, seconds: float, seconds_away: float = 0.0) -> None:
         self._directory = directory
         self._seconds = seconds
+        self._seconds_away = seconds_away  # as of store.lookup
         self._groups: dict[str, Group] = {}
         self._until = 0.0
         self._reading = asyncio.Lock()
@@ -27,7 +29,12 @@ class GroupBook:
         async with self._reading:
             if time.monotonic() >= self._until:
                 began = time.monotonic()
-                self._groups = await self._read()
+                try:
+                    self._groups = await self._read()
+                except StoreAway:
+                    if not self._until or began >= self._until + self._seconds_away:
+                        raise
+                    return self._groups
                 self._until = began + self._seconds
         return self._groups
 

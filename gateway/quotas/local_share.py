@@ -37,6 +37,10 @@ class LocalShare:
         self._levels: dict[str, _Level] = {}
         self._taken: dict[str, list[tuple[Bucket, int]]] = {}
 
+    @property
+    def is_open(self) -> bool:
+        return not self._until or self._clock() < self._until
+
     def back(self) -> None:
         """Redis answers again: the next outage begins anew."""
         if self._until:

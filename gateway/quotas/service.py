@@ -80,6 +80,11 @@ class QuotaService:
         """Ids of this process's requests that have asked and not settled."""
         return self._held.keys()
 
+    @property
+    def shares_locally(self) -> bool:
+        """Whether requests would be let in now, Redis being away."""
+        return self._share is not None and self._share.is_open
+
     async def plan(self, request_id: str, principal: Principal, model: str, size: Size) -> Plan:
         """Raises StoreAway, ModelNotFound, RequestTooLarge."""
         applied = await self._applied(principal, model)

@@ -1,0 +1,73 @@
+"""A gateway without its Redis that may let in a share of every limit: to whom, how much, and booked afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.quotas.policy import Policy
+from tests.gateway.conftest import RunningDoor, StartDoor, ask, error_of, eventually
+from tests.gateway.test_disconnect import usage
+from tests.gateway.test_store import Server
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("own"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def door(start_door: StartDoor, server: Server) -> AsyncIterator[RunningDoor]:
+    """Two gateways share four requests a minute; this one has been used once, and has lost its Redis."""
+    door = await start_door(redis_url=server.url, redis_away="local_share", replicas=2, max_concurrency=8)
+    assert door.app.door is not None
+    policy = msgspec.convert({"id": "all", "requests_per_minute": 4}, Policy)
+    await door.app.door.directory.create(None, policy)
+    await asyncio.sleep(door.settings.key_cache_seconds)
+    async with door.post(ask()) as response:
+        assert response.status == 200
+    server.freeze()
+    yield door
+    server.thaw()
+
+
+async def test_its_share_of_a_limit_is_let_in_and_no_more(door: RunningDoor) -> None:
+    for _ in range(2):
+        async with door.post(ask()) as response:
+            assert response.status == 200
+    async with door.post(ask()) as response:
+        await error_of(response, 429, "rate_limit_exceeded")
+    async with door.client.get("/readyz") as response:
+        assert (response.status, await response.json()) == (
+            200,
+            {"status": "local share", "missing": ["redis is away"]},
+        )
+
+
+async def test_a_key_that_it_never_saw_opens_nothing(door: RunningDoor) -> None:
+    headers = {"authorization": "Bearer sk-skh-other-0123456789abcdef"}
+    async with door.post(ask(), headers=headers) as response:
+        await error_of(response, 503, "store_unavailable")
+
+
+async def test_what_was_let_in_is_booked_once_redis_is_back(door: RunningDoor, server: Server) -> None:
+    async with door.post(ask()) as response:
+        assert response.status == 200
+    server.thaw()
+    await eventually(lambda: usage(door).get("requests") == 2, seconds=8)
+
+
+async def test_a_door_that_was_not_told_to_share_lets_nobody_in(
+    start_door: StartDoor, server: Server, tmp_path: Path
+) -> None:
+    door = await start_door(redis_url=server.url)
+    server.freeze()
+    async with door.post(ask()) as response:
+        await error_of(response, 503, "store_unavailable")
+    server.thaw()
