@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from gateway.api.admin.operation import Asked, Operation
-from gateway.api.door import Door
 from gateway.errors import BadRequest
 from gateway.identity.administration.forms import EffectiveQuery, Form, Paging
 from gateway.identity.administration.office import page, records
@@ -15,10 +14,7 @@ from gateway.identity.administration.principals import principal_of
 from gateway.identity.administration.views import Deleted, Page
 from gateway.quotas import administration
 from gateway.quotas.administration import EffectiveShown, PolicyShown, shown
-from gateway.quotas.book import PolicyBook
 from gateway.quotas.policy import Policy
-from gateway.quotas.service import QuotaService
-from gateway.store.records import Records
 
 _DESCRIBED = msgspec.defstruct(
     "PolicyPut",
@@ -72,13 +68,7 @@ async def delete(asked: Asked) -> Deleted:
 async def effective(asked: Asked, query: EffectiveQuery) -> EffectiveShown:
     """Which limits hold for somebody on a model, by which policy and why, and how much of each is left now"""
     who = await principal_of(asked.office, asked.door.people.known, query)
-    return await administration.in_effect(_quotas(asked.door), who, query.model)
-
-
-def _quotas(door: Door) -> QuotaService:
-    settings = door.settings
-    book = PolicyBook(Records(door.store), 0)
-    return QuotaService(door.store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds)
+    return await administration.in_effect(asked.door.quotas, who, query.model)
 
 
 OPERATIONS = (

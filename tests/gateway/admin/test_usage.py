@@ -16,7 +16,7 @@ from tests.gateway.test_disconnect import usage
 @pytest.fixture
 async def used(start_door: StartDoor) -> RunningDoor:
     """A door at which the admin has asked three times."""
-    prices = {"*": {"input": "1", "output": "2.5"}}
+    prices = {"fake": {"input": "1", "output": "2.5"}}
     door = await start_door(prices=prices, issuers=[{"issuer": "http://127.0.0.1:9/realm", "client_id": "gateway"}])
     for _ in range(3):
         async with door.post(ask()) as response:
@@ -32,8 +32,17 @@ async def test_use_is_told_with_names_and_cost(used: RunningDoor) -> None:
     assert (row["id"], row["name"], row["requests"]) == (me["subject"], me["name"], 3)
     assert (row["prompt_tokens"], row["completion_tokens"], row["cost"]) == (15, 12, "0.000045")
     assert told["total"] == {name: row[name] for name in told["total"]}
-    for by in ("service_account", "group", "model", "key", "day"):
-        assert (await answer(used, "GET", f"/usage?by={by}"))["total"] == told["total"]
+    labels = {}
+    for by in ("service_account", "group", "model", "key"):
+        whole = await answer(used, "GET", f"/usage?by={by}")
+        assert whole["total"] == told["total"]
+        labels[by] = [(row["id"], row["name"]) for row in whole["data"]]
+    assert labels == {
+        "service_account": [("", None)],
+        "group": [("", None)],
+        "model": [("fake", None)],
+        "key": [("admin", "bootstrap")],
+    }
 
 
 async def test_groups_are_those_of_now(used: RunningDoor) -> None:
