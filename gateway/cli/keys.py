@@ -46,6 +46,10 @@ def create(
     forwards_users: Annotated[
         bool, typer.Option("--forwards-users", help="For an Open WebUI that signs whom it forwards.")
     ] = False,
+    queue_class: Annotated[
+        str | None,
+        typer.Option("--class", help="Where its requests wait: interactive, api or batch. [default: api]"),
+    ] = None,
     as_json: Json = False,
     data_dir: datadir.Option = None,
     redis_url: RedisUrl = None,
@@ -58,6 +62,7 @@ def create(
         raise CliError("--admin and --endpoints contradict each other; give one of them.", exit_code=2)
     fields: dict[str, object] = {"name": name, "models": parts(models), "allowed_ips": parts(allow_ip) or []}
     fields |= {"on_behalf_of": on_behalf_of, "forwards_users": forwards_users, "expires": _moment(expires)}
+    fields["queue_class"] = queue_class
     if admin or endpoints is not None:
         fields["endpoints"] = parts(endpoints)
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from typing import Any, ClassVar
 
-from gateway.scope import Endpoint, Grant, Principal, Role
+from gateway.scope import Endpoint, Grant, Principal, QueueClass, Role
 from gateway.store.record import Record
 
 DEFAULT_TENANT = "default"
@@ -46,7 +46,6 @@ class Group(Record, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     role: Role | None = None
     tenant: str | None = None
-    quota_policy: str | None = None
 
 
 class ServiceAccount(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,13 +77,15 @@ class Key(Record, frozen=True, kw_only=True, omit_defaults=True):
     endpoints: tuple[Endpoint, ...] | None = None
     on_behalf_of: bool = False
     forwards_users: bool = False  # its holder is an Open WebUI that signs whom it forwards
+    queue_class: QueueClass | None = None  # None: api, or interactive where it forwards people who wait at a page
     allowed_ips: tuple[str, ...] = ()  # addresses and networks; none: from anywhere
     expires: int = 0  # Unix seconds; 0: never
     created_by: str = ""
 
     def grant(self) -> Grant:
         endpoints = None if self.endpoints is None else frozenset(self.endpoints)
-        return Grant(self.models, endpoints, self.on_behalf_of)
+        usual: QueueClass | None = "interactive" if self.forwards_users else None
+        return Grant(self.models, endpoints, self.on_behalf_of, self.queue_class or usual)
 
 
 KINDS: dict[str, type[Record]] = {record.kind: record for record in (User, Group, ServiceAccount, Key)}

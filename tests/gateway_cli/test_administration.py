@@ -43,7 +43,7 @@ def test_two_keys_of_one_name_belong_to_one_program(terminal: Terminal) -> None:
 
 def test_a_keys_limits_are_taken(terminal: Terminal) -> None:
     limits = ("--models", "llama*,qwen", "--models", "phi", "--endpoints", "chat", "--expires", "90d")
-    more = ("--allow-ip", "10.0.0.0/8,::1", "--on-behalf-of", "--forwards-users")
+    more = ("--allow-ip", "10.0.0.0/8,::1", "--on-behalf-of", "--forwards-users", "--class", "batch")
     made = terminal.json("keys", "create", "rag", *limits, *more)
     assert re.match(KEY_PATTERN, made["key"])
     shown = terminal.json("keys", "show", made["id"])
@@ -52,6 +52,7 @@ def test_a_keys_limits_are_taken(terminal: Terminal) -> None:
     assert shown["allowed_ips"] == ["10.0.0.0/8", "::1"]
     assert shown["expires"] == pytest.approx(time.time() + 90 * 86_400, abs=60)
     assert shown["on_behalf_of"] is shown["forwards_users"] is True
+    assert shown["queue_class"] == "batch"
 
 
 def test_an_admins_key_is_one_of_an_admin_without_limits(terminal: Terminal) -> None:
@@ -72,6 +73,7 @@ def test_an_admins_key_is_one_of_an_admin_without_limits(terminal: Terminal) -> 
         (("--allow-ip", "10.0.0.1/8"), "allowed_ips"),
         (("--endpoints", "everything"), "endpoints"),
         (("--owner", "nobody"), "owner"),
+        (("--class", "first"), "queue_class"),
         (("--owner", "user:nobody"), "user:nobody"),
         (("--admin", "--endpoints", "chat"), "contradict"),
     ],

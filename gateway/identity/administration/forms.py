@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.errors import BadRequest
 from gateway.identity.api_keys import DEFAULT_ENDPOINTS
 from gateway.identity.records import DEFAULT_TENANT
-from gateway.scope import Endpoint, Role
+from gateway.scope import Endpoint, QueueClass, Role
 
 # No control characters, no line breaks, nothing that reverses the direction of writing: these are shown in tables.
 # `$` alone would let one last line break through.
@@ -76,7 +76,6 @@ class GroupPut(Form, frozen=True, kw_only=True):
     description: Text = ""
     role: Role | None = None
     tenant: Tenant | None = None
-    quota_policy: Name | None = None
 
 
 class ServiceAccountNew(Form, frozen=True, kw_only=True):
@@ -104,6 +103,7 @@ class KeyNew(Form, frozen=True, kw_only=True):
     endpoints: Endpoints | None = DEFAULT_ENDPOINTS  # None: all that the owner may do
     on_behalf_of: bool = False
     forwards_users: bool = False
+    queue_class: QueueClass | None = None  # None: api, or interactive where it forwards users
     allowed_ips: Networks = ()
     expires: Time | None = None
 
@@ -114,6 +114,7 @@ class KeyChange(Form, frozen=True, kw_only=True):
     endpoints: Endpoints | UnsetType | None = UNSET
     on_behalf_of: bool | UnsetType = UNSET
     forwards_users: bool | UnsetType = UNSET
+    queue_class: QueueClass | UnsetType | None = UNSET
     allowed_ips: Networks | UnsetType = UNSET
     expires: Time | UnsetType | None = UNSET
 

@@ -8,7 +8,7 @@ import msgspec
 
 from gateway.identity.records import Group, Key, ServiceAccount, User, as_principal
 from gateway.identity.sessions import Session
-from gateway.scope import Endpoint, Principal, Role
+from gateway.scope import Endpoint, Principal, QueueClass, Role
 
 T = TypeVar("T")
 
@@ -69,7 +69,6 @@ class GroupShown(View, frozen=True, kw_only=True):
     description: str
     role: Role | None
     tenant: str | None
-    quota_policy: str | None
     created: int
 
 
@@ -87,7 +86,10 @@ class ServiceAccountShown(View, frozen=True, kw_only=True):
 
 
 class KeyShown(View, frozen=True, kw_only=True):
-    """previous_until: how long the secret before the last rotation still opens."""
+    """previous_until: how long the secret before the last rotation still opens.
+
+    queue_class: null is api, or interactive for one that forwards users.
+    """
 
     id: str
     object: Literal["key"] = "key"
@@ -97,6 +99,7 @@ class KeyShown(View, frozen=True, kw_only=True):
     endpoints: tuple[Endpoint, ...] | None
     on_behalf_of: bool
     forwards_users: bool
+    queue_class: QueueClass | None
     allowed_ips: tuple[str, ...]
     expires: int | None
     previous_until: int | None
@@ -210,7 +213,6 @@ def of_group(group: Group) -> GroupShown:
         description=group.description,
         role=group.role,
         tenant=group.tenant,
-        quota_policy=group.quota_policy,
         created=group.created,
     )
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.errors import BadRequest
@@ -79,6 +80,23 @@ async def test_limits_of_a_key_are_changed_and_taken_away(office: RunningDoor) -
     await eventually_status(office, made["key"], 403)
 
 
+async def test_a_key_says_where_its_requests_wait(office: RunningDoor) -> None:
+    await account(office)
+    made = await key(office, queue_class="batch")
+    path = f"/keys/{made['id']}"
+    assert (await answer(office, "GET", path))["queue_class"] == "batch"
+    assert (await answer(office, "PATCH", path, {"queue_class": "interactive"}))["queue_class"] == "interactive"
+    assert (await answer(office, "PATCH", path, {"queue_class": None}))["queue_class"] is None
+    assert (await key(office))["queue_class"] is None
+
+
+def test_a_key_that_forwards_people_at_a_page_waits_as_they_do_unless_it_says_otherwise() -> None:
+    page = Key(id="k", digest="", owner="service_account:page", forwards_users=True)
+    assert page.grant().queue_class == "interactive"
+    assert msgspec.structs.replace(page, queue_class="batch").grant().queue_class == "batch"
+    assert msgspec.structs.replace(page, forwards_users=False).grant().queue_class is None
+
+
 async def test_a_rotated_keys_old_secret_opens_as_long_as_was_asked(office: RunningDoor) -> None:
     await account(office)
     first = await key(office)
@@ -134,6 +152,7 @@ async def test_keys_are_listed_by_owner(office: RunningDoor) -> None:
         ({"models": ["\n"]}, "models[0]"),
         ({"endpoints": ["chat", "everything"]}, "endpoints[1]"),
         ({"on_behalf_of": "yes"}, "on_behalf_of"),
+        ({"queue_class": "first"}, "queue_class"),
         ({"digest": "0"}, "digest"),
         ({"id": "mine"}, "id"),
         ({"key": "sk-skh-a-0123456789abcdef"}, "key"),
