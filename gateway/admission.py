@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from backends.errors import BackendError
+from backends.errors import BackendError, Unreachable
 from backends.estimate import PromptEstimates, PromptSize, size_of
 from gateway.errors import QueueFull, StoreAway
 from gateway.queueing.ask import Ask, Room
@@ -38,9 +38,12 @@ _CACHE_SECONDS = 10.0
 _ROOM_SECONDS = 1.0
 # A client is not kept waiting for its booking; the booking waits for Redis.
 _PATIENCE_SECONDS = 2.0
-_BOOKING_SECONDS = 600.0
+_BOOKING_SECONDS = 480.0  # less than the marks against booking twice are kept
 _BOOKING_RETRY_SECONDS = 1.0
 _CLOSING_SECONDS = 5.0
+# An engine notices within a step that nobody reads; only then is its count of the request the last word.
+_COUNTING_SECONDS = 10.0
+_COUNTING_RETRY_SECONDS = 0.05
 # A shorter answer says little of how fast tokens come.
 _TELLING_TOKENS = 8
 # How a request ends whose engine was stopped while it was busy.
@@ -197,6 +200,26 @@ class Admission:
             if not booked:
                 # Its reservation runs out, and is settled with what was last told of it.
                 log.error("request %s could not be booked: %s", request.request_id, request.tokens)
+
+    def _release(self, request: RequestScope, used: ledger.Used, seconds_per_token: float = 0.0) -> Call:
+        served = self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        return self._permits.release(request.request_id, served, seconds_per_token)
+
+    async def _counted(self, request: RequestScope, known: ledger.Used) -> ledger.Used:
+        """Of an answer that ended before its usage was told: the engine's own count, or else what is `known`."""
+        with suppress(StoreAway):
+            await self._store.run(self._release(request, known))  # who is next does not wait for the count
+        until = time.monotonic() + _COUNTING_SECONDS
+        while time.monotonic() < until:
+            try:
+                count = await self.account(request.request_id)
+            except Unreachable:
+                break
+            except BackendError:
+                await asyncio.sleep(_COUNTING_RETRY_SECONDS)
+                continue
+            return ledger.Used(count.input, count.output, count.cached, failed=known.failed) if count else known
+        return known
 
     async def _keep_alive(self) -> None:
         """The turns renew themselves; what is reserved is renewed here, with what has been used of it so far."""

@@ -35,7 +35,7 @@ def list_(
 
         return await gathered(read, limit)
 
-    columns = ("id", "role", "tenant", "quota_policy", "description")
+    columns = ("id", "role", "tenant", "description")
     show_list(in_office(data_dir, redis_url, work), columns, as_json)
 
 
@@ -44,7 +44,6 @@ def set_(
     group: Group,
     role: Annotated[Role | None, typer.Option(help="Of its members; the highest of several counts.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Of its members.")] = None,
-    quota_policy: Annotated[str | None, typer.Option(help="Of its members.")] = None,
     description: Annotated[str, typer.Option(help="For people.")] = "",
     as_json: Json = False,
     data_dir: datadir.Option = None,
@@ -54,7 +53,7 @@ def set_(
     from gateway.identity.administration import groups
     from gateway.identity.administration.forms import GroupPut, read_fields
 
-    fields = {"role": role, "tenant": tenant, "quota_policy": quota_policy, "description": description}
+    fields = {"role": role, "tenant": tenant, "description": description}
 
     async def work(office: Office) -> GroupShown:
         return await groups.put(office, actor(), group, read_fields(fields, GroupPut))
