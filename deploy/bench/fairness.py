@@ -109,8 +109,9 @@ async def asks(client: aiohttp.ClientSession, run: Run, person: str, until: floa
         if started > until:
             return
         wait = await time_to_first_token(client, person if run.fair else "")
-        # What the greedy one still has open at the end is served to nobody's cost.
-        if started > measured_from and (person != GREEDY or time.monotonic() < until):
+        # Everybody's by when they asked; the greedy one's, who asked long before, by when they began.
+        counted = started > measured_from if person != GREEDY else measured_from < started + wait < until
+        if counted:
             run.waits.setdefault(person, []).append(wait)
 
 
