@@ -67,6 +67,7 @@ class Backend(Protocol):
     """An engine. Every method raises nothing but BackendError."""
 
     name: str
+    keeps_accounts: bool  # `account` knows every request that came here lately
 
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> Upstream:
         """POST the body. Returns when the status is known; an error status is raised as Rejected."""

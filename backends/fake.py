@@ -63,6 +63,7 @@ class FakeBackend:
     """`answer` makes a script from a request body; `asked` lists every request; `accounts` is what it counted."""
 
     name = "fake"
+    keeps_accounts = False
 
     def __init__(self, answer: Callable[[bytes], Script] | None = None, models: Sequence[str] = ("fake",)) -> None:
         self.answer = answer or (lambda body: chat_script(("Hello", ", ", "world", ".")))

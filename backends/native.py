@@ -22,6 +22,7 @@ class _Told(msgspec.Struct):
 
 class NativeBackend(OpenAIBackend):
     forwarded = frozenset({"x-request-id", "x-sekisho-cache-salt"})
+    keeps_accounts = True
 
     async def ready(self) -> bool:
         try:

@@ -51,6 +51,7 @@ class OpenAIBackend:
     """`forwarded` names the headers of the door that this engine may see."""
 
     forwarded: frozenset[str] = frozenset({"x-request-id"})
+    keeps_accounts = False
 
     def __init__(self, name: str, url: str, api_key: str | None = None) -> None:
         self.name = name

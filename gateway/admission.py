@@ -44,6 +44,7 @@ _CLOSING_SECONDS = 5.0
 # An engine notices within a step that nobody reads; only then is its count of the request the last word.
 _COUNTING_SECONDS = 10.0
 _COUNTING_RETRY_SECONDS = 0.05
+_ARRIVING_SECONDS = 1.0  # what it has not heard of by then never came to it
 # A shorter answer says little of how fast tokens come.
 _TELLING_TOKENS = 8
 # How a request ends whose engine was stopped while it was busy.
@@ -176,17 +177,20 @@ class Admission:
     async def _book(self, request: RequestScope, meter: Meter) -> None:
         opened = self._open.pop(request.request_id, None)
         self._local.discard(request.request_id)
+        pace = _seconds_per_token(request, meter)
         used = _used(request, meter, opened.prompt_tokens if opened else 0)
-        if opened is not None and meter.prompt_tokens:
+        if request.dispatched and meter.prompt_tokens is None:
+            used = await self._counted(request, meter, used)
+        elif opened is not None and meter.prompt_tokens:
             self._estimates.learn(request.model, opened.size, meter.prompt_tokens)
-        served = self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
-        calls = [self._permits.release(request.request_id, served, _seconds_per_token(request, meter))]
-        usage = Usage(int(request.dispatched > 0), used.prompt_tokens, used.cached_tokens, used.completion_tokens)
-        calls += self._quotas.settle(request.request_id, usage, learn=request.outcome == "ok")
+        calls = [self._release(request, used, pace)]
         if request.admitted_ms:
             request.tokens = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
             calls.append(ledger.settle(request.request_id, request.admitted_ms, used, _whose(request)))
             self._metrics.book(used.prompt_tokens, used.completion_tokens)
+        # Last: as long as there is a reservation, somebody will see to it that all of this is done.
+        usage = Usage(int(request.dispatched > 0), used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        calls += self._quotas.settle(request.request_id, usage, learn=request.outcome == "ok")
         booked = False
         try:
             async with asyncio.timeout(_BOOKING_SECONDS):
@@ -205,20 +209,24 @@ class Admission:
         served = self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
         return self._permits.release(request.request_id, served, seconds_per_token)
 
-    async def _counted(self, request: RequestScope, known: ledger.Used) -> ledger.Used:
+    async def _counted(self, request: RequestScope, meter: Meter, known: ledger.Used) -> ledger.Used:
         """Of an answer that ended before its usage was told: the engine's own count, or else what is `known`."""
+        if not self._engines.backend.keeps_accounts:
+            return known
         with suppress(StoreAway):
             await self._store.run(self._release(request, known))  # who is next does not wait for the count
-        until = time.monotonic() + _COUNTING_SECONDS
-        while time.monotonic() < until:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < _COUNTING_SECONDS:
             try:
-                count = await self.account(request.request_id)
+                if count := await self.account(request.request_id):
+                    return ledger.Used(count.input, count.output, count.cached, failed=known.failed)
+                if waited > _ARRIVING_SECONDS:
+                    return known if meter.began else ledger.Used(failed=known.failed)
             except Unreachable:
-                break
+                break  # and its accounts with it
             except BackendError:
-                await asyncio.sleep(_COUNTING_RETRY_SECONDS)
-                continue
-            return ledger.Used(count.input, count.output, count.cached, failed=known.failed) if count else known
+                pass  # it cannot say yet
+            await asyncio.sleep(_COUNTING_RETRY_SECONDS)
         return known
 
     async def _keep_alive(self) -> None:

@@ -34,9 +34,9 @@ AUTH = {"authorization": f"Bearer {ADMIN_KEY}"}
 CHAT = "/v1/chat/completions"
 
 
-def start_valkey(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+def start_valkey(folder: Path, *more: str) -> tuple[subprocess.Popen[bytes], str]:
     socket = folder / "valkey.sock"
-    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder)]
+    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder), *more]
     process = subprocess.Popen([str(get_binary_path()), *options], stdout=subprocess.DEVNULL)
     client = redis.Redis(unix_socket_path=str(socket))
     for _ in range(200):

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import redis
 
+from backends.base import Account
 from backends.fake import FakeBackend, Script, chat_chunk, chat_script, event
 from gateway.quotas.policy import Policy
 from gateway.scope import RequestScope
@@ -32,6 +33,11 @@ async def left(door: RunningDoor) -> dict[str, int]:
     request = RequestScope("r", "GET", "/", headers, 1, 1, None, None, 0.0)  # type: ignore[arg-type]
     admin = await door.app.door.pipeline.authenticate(request)
     return {state.limit.name: state.left for state in await door.app.door.quotas.state(admin, "fake")}
+
+
+def reservations(door: RunningDoor) -> int:
+    with redis.Redis.from_url(door.settings.redis_url) as client:
+        return int(client.zcard(keys.RESERVATIONS))
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -96,6 +102,29 @@ async def test_a_client_that_leaves_pays_for_what_was_said_to_it(start_door: Sta
     client.leave()
     await eventually(lambda: leases(door) == 0)
     assert await left(door) == {"output_tokens_per_day": 996}
+
+
+@pytest.mark.parametrize(("known", "used"), [(True, 20 + 9), (False, 0)])
+async def test_who_leaves_before_the_usage_is_told_pays_what_the_engine_counted(
+    start_door: StartDoor, known: bool, used: int
+) -> None:
+    """An engine that counts and has never heard of a request has done nothing for it."""
+    backend = FakeBackend(lambda body: Script((30.0,)))
+    backend.keeps_accounts = True
+    door = await start_door(backend, key_cache_seconds=0)
+    await allow(door, tokens_per_day=1000)
+    client = await RawClient.connect(door)
+    client.send(json.dumps(ask(stream=True)).encode())
+    await eventually(lambda: backend.asked)
+    request_id = backend.asked[0].headers["x-request-id"]
+    if known:
+        backend.accounts[request_id] = Account(20, 5, 0, ended=False)
+    client.leave()
+    await eventually(lambda: leases(door) == 0)
+    if known:
+        backend.accounts[request_id] = Account(20, 9, 0, ended=True)
+    await eventually(lambda: not reservations(door), 3)
+    assert await left(door) == {"tokens_per_day": 1000 - used}
 
 
 async def test_a_policy_cuts_the_answer_of_a_client_that_gave_no_limit(start_door: StartDoor) -> None:

@@ -1,0 +1,204 @@
+"""Real gateways, each a process on a port of its own that may be killed and started again, before a counting engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import redis
+
+from gateway.identity.api_keys import KeyRing
+from gateway.identity.records import Key, ServiceAccount
+from gateway.identity.server_key import load_server_key
+from gateway.quotas.policy import Policy
+from gateway.store.directory import Actor, Directory
+from gateway.store.records import Records
+from gateway.store.redis import Store
+from gateway.usage import ledger
+from tests.gateway.conftest import CHAT, start_valkey
+from tests.system.counting_engine import MODEL
+from tests.system.driving import COMMAND, clean_environment
+
+ACTOR = Actor("tests", "tests", "cli", "here")
+PEOPLE = 6
+PLENTY = 10**9
+
+
+class Fleet:
+    """A Valkey that forgets nothing, the engine, and gateways, by number. An asynchronous context manager."""
+
+    def __init__(self, folder: Path, gateways: int, **settings: str) -> None:
+        self._folder = folder
+        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(gateways)]
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._settings = settings
+        self._engine_socket = folder / "engine.sock"
+        self._key = ""
+
+    async def __aenter__(self) -> Fleet:
+        self.start_valkey()
+        self._start_engine()
+        connector = aiohttp.UnixConnector(str(self._engine_socket))
+        self._to_engine = aiohttp.ClientSession("http://engine", connector=connector)
+        await self._put_records()
+        for number in range(len(self._listeners)):
+            self.start(number)
+        headers = {"authorization": f"Bearer {self._key}"}
+        timeout = aiohttp.ClientTimeout(total=30)
+        self.client = aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+        await asyncio.gather(*map(self.ready, range(len(self._listeners))))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+        await self._to_engine.close()
+        for process in (*self._processes.values(), self._engine):
+            process.kill()
+            process.wait()
+        for listener in self._listeners:
+            listener.close()
+        self.stop_valkey()
+
+    def url(self, number: int) -> str:
+        return f"http://127.0.0.1:{self._listeners[number].getsockname()[1]}"
+
+    def start(self, number: int) -> None:
+        """Its port is open even while it is not there: who comes then waits, as with any supervisor that holds it."""
+        listener = self._listeners[number]
+        environment = clean_environment(
+            SEKISHO_REDIS_URL=self.redis_url,
+            SEKISHO_DATA_DIR=str(self._folder),
+            SEKISHO_ENGINE_KIND="native",
+            SEKISHO_ENGINE_URL=f"unix:{self._engine_socket}",
+            SEKISHO_TARGET_TOKENS_PER_SECOND="0",
+            **self._settings,
+        )
+        with (self._folder / f"gateway-{number}.log").open("ab") as log:
+            self._processes[number] = subprocess.Popen(
+                [*COMMAND, "serve", "--fd", str(listener.fileno())],
+                env=environment,
+                pass_fds=[listener.fileno()],
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self, number: int) -> None:
+        os.kill(self._processes[number].pid, signal.SIGKILL)
+        self._processes[number].wait()
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self._folder.glob("gateway-*.log")))
+
+    def start_valkey(self) -> None:
+        self._valkey, self.redis_url = start_valkey(self._folder, "--appendonly", "yes")
+        self.redis = redis.Redis.from_url(self.redis_url)
+
+    def stop_valkey(self) -> None:
+        self.redis.close()
+        self._valkey.terminate()
+        self._valkey.wait()
+
+    async def ready(self, number: int) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with self.client.get(f"{self.url(number)}/readyz") as response:
+                    if response.status == 200:
+                        return
+            assert time.monotonic() < deadline, self.logs()
+            await asyncio.sleep(0.05)
+
+    def ask(self, number: int, tokens: int, gap: float, person: str = "somebody", words: int = 5) -> Any:
+        """A streamed question to one of the gateways."""
+        body = {
+            "model": MODEL,
+            "stream": True,
+            "messages": [{"role": "user", "content": f"{'hello ' * words}{tokens} {gap}"}],
+        }
+        return self.client.post(self.url(number) + CHAT, json=body, headers={"x-on-behalf-of": person})
+
+    async def counted(self) -> Mapping[str, int]:
+        """The engine's own count."""
+        async with self._to_engine.get("/totals") as response:
+            return dict(await response.json())
+
+    async def booked(self) -> dict[str, int]:
+        """What the ledger and the quotas' counters have, under the engine's names."""
+        sums: Counter[str] = Counter()
+        store = Store(self.redis_url, 2.0)
+        today = datetime.now(UTC).date()
+        async for accounts in ledger.booked(store, [today - timedelta(days=1), today]):
+            for account in accounts:
+                sums.update(account.amounts)
+        await store.aclose()
+        for kind in ("input_tokens", "output_tokens", "tokens"):
+            keys = self.redis.keys(f"{{sekisho}}:quota:all:{kind}_per_day:*")
+            sums[kind] = sum(int(self.redis.get(key) or 0) for key in keys)
+        return dict(sums)
+
+    def left_over(self) -> dict[str, Any]:
+        """What a request in progress has in Redis, and nothing else may: empty once all have ended."""
+        found: dict[str, Any] = {}
+        for name in ("leases", "grants", "line", "beats", "asks", "due", "running"):
+            key = f"{{sekisho}}:{name}:native"
+            size = self.redis.hlen(key) if name in ("grants", "asks", "running") else self.redis.zcard(key)
+            found |= {name: size} if size else {}
+        for key in self.redis.keys("{sekisho}:reservation*"):
+            if key == b"{sekisho}:reservations" or key.startswith(b"{sekisho}:reservation:"):
+                found[key.decode()] = 1
+        for key in self.redis.keys("{sekisho}:quota:all:*"):
+            name = key.decode()
+            if ":concurrent_requests:" in name and self.redis.zcard(key):
+                found[name] = self.redis.zcard(key)
+            if "_per_minute:" in name and (held := int(self.redis.hget(key, "held") or 0)):
+                found[name] = held
+        return found
+
+    def _start_engine(self) -> None:
+        command = [sys.executable, "-m", "tests.system.counting_engine", str(self._engine_socket)]
+        self._engine = subprocess.Popen(command, env=clean_environment())
+
+    async def _put_records(self) -> None:
+        store = Store(self.redis_url, 2.0)
+        directory = Directory(Records(store))
+        await directory.create(ACTOR, ServiceAccount(id="ci"))
+        ring = KeyRing(directory, load_server_key(self._folder))
+        key = await ring.issue(ACTOR, Key(id="", digest="", owner="service_account:ci", on_behalf_of=True))
+        self._key = key.key
+        limits = dict.fromkeys(("tokens_per_day", "input_tokens_per_day", "output_tokens_per_day"), PLENTY)
+        limits |= {"tokens_per_minute": PLENTY, "concurrent_requests": 10_000}
+        await directory.create(ACTOR, msgspec.convert({"id": "all", "each": False, **limits}, Policy))
+        await store.aclose()
+
+
+async def keeps_asking(fleet: Fleet, gateways: int, seed: int, until: float, tally: Counter[str]) -> None:
+    """Asks one gateway or another, leaves early one time in three, and takes nothing amiss."""
+    rng = random.Random(seed)
+    while time.monotonic() < until:
+        number, tokens, words = rng.randrange(gateways), rng.randint(2, 30), rng.randint(1, 60)
+        leaves = rng.random() < 0.33
+        try:
+            async with fleet.ask(number, tokens, rng.choice((0.005, 0.02)), f"p{seed % PEOPLE}", words) as response:
+                if leaves:
+                    await asyncio.wait_for(response.content.read(rng.randint(1, 800)), rng.random())
+                    tally["left"] += 1
+                    response.close()
+                    continue
+                tally[f"{response.status}" if (await response.read()).endswith(b"[DONE]\n\n") else "cut"] += 1
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            tally[type(error).__name__] += 1
+            await asyncio.sleep(0.05)
