@@ -48,7 +48,7 @@ _ARRIVING_SECONDS = 1.0  # what it has not heard of by then never came to it
 # A shorter answer says little of how fast tokens come.
 _TELLING_TOKENS = 8
 # How a request ends whose engine was stopped while it was busy.
-_CUT_OFF = frozenset({"client_gone", "credential_revoked"})
+_CUT_OFF = frozenset({"client_gone", "credential_revoked", "cancelled_by_administrator"})
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -172,6 +172,7 @@ class Admission:
             tokens=self._settings.token_weights.of(prompt, 0, output),
             kv_tokens=prompt + output,
             reserved=True,
+            model=request.model,
         )
 
     async def _book(self, request: RequestScope, meter: Meter) -> None:

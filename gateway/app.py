@@ -41,6 +41,7 @@ from gateway.identity.throttle import Throttle
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
 from gateway.queueing.ask import CLASSES, ClassLimits, QueueLimits, Room
+from gateway.queueing.orders import Orders
 from gateway.queueing.permits import Permits
 from gateway.quotas.book import PolicyBook
 from gateway.quotas.local_share import LocalShare
@@ -146,6 +147,7 @@ class App:
         except WrongServerKey:
             await self.aclose()
             raise
+        await self.door.orders.start()
         self.door.admission.start()
         self.door.reaper.start()
         self.door.engines.start()
@@ -161,6 +163,7 @@ class App:
             self._bootstrap.cancel()
         await door.reaper.aclose()
         await door.admission.aclose()
+        await door.orders.aclose()
         await door.revocation.aclose()
         await door.browsers.refresher.aclose()
         await door.providers.aclose()
@@ -202,7 +205,8 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Do
     quotas = QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds, share)
     admission = Admission(settings, store, quotas, permits, engines, metrics)
     reaper = Reaper(store, settings.lease_seconds, admission.account, admission.book)
-    pipeline = Pipeline(settings, authentication, revocation, admission, engines)
+    orders = Orders(store, permits, lambda: [card.id for card in engines.models()], engines.lacks)
+    pipeline = Pipeline(settings, authentication, revocation, orders, admission, engines)
     return Door(
         settings=settings,
         store=store,
@@ -211,6 +215,7 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Do
         key_ring=key_ring,
         quotas=quotas,
         permits=permits,
+        orders=orders,
         admission=admission,
         reaper=reaper,
         engines=engines,

@@ -14,11 +14,13 @@
     │   └── HeadersTooLarge 431
     ├── Unauthenticated 401         no key, or not a key of ours
     ├── Forbidden 403               a known key that may not do this
+    ├── CancelledByAdministrator 403  somebody in charge ended this request
     ├── TooManyFailures 429         this address keeps showing credentials that are not ours
     ├── QuotaExceeded 429           a limit of a policy is reached
     ├── ProviderAway 503            nobody can say now whether the token is good
     ├── QueueFull 429               the waiting line has reached its bound
     ├── QueueTimeout 503            waited its time without a turn
+    ├── ModelDraining 503           nobody new for this model, by an administrator's order
     ├── StoreAway 503               Redis is away: nothing is admitted unmetered
     ├── EngineAway 503              the engine cannot be reached, or is not ready
     ├── EngineRefused               the engine's own error, in our shape
@@ -161,6 +163,17 @@ class Forbidden(DoorError):
     log_level = logging.INFO
 
 
+class CancelledByAdministrator(DoorError):
+    status = 403
+    type = "permission_error"
+    code = "cancelled_by_administrator"
+    log_level = logging.INFO
+    may_retry = False
+
+    def __init__(self) -> None:
+        super().__init__("An administrator ended this request. Ask them before you send it again.")
+
+
 class TooManyFailures(DoorError):
     status = 429
     type = "rate_limit_error"
@@ -215,6 +228,14 @@ class QueueTimeout(DoorError):
     code = "queue_timeout"
     log_level = logging.WARNING
     retry_after = 10
+
+
+class ModelDraining(DoorError):
+    status = 503
+    code = "model_draining"
+    param = "model"
+    log_level = logging.INFO
+    retry_after = 30
 
 
 class StoreAway(DoorError):

@@ -10,12 +10,13 @@ import logging
 import time
 
 from backends.base import Backend, Upstream
-from backends.errors import BackendError, Unreachable
+from backends.errors import BackendError, Rejected, Unreachable
 from gateway.admission import Admission
 from gateway.errors import ClientGone, DoorError, EngineSilent, InternalError, ModelNotFound, from_backend
 from gateway.identity import access
 from gateway.identity.authentication import Authentication
 from gateway.identity.revocation import Revocation
+from gateway.queueing.orders import Orders
 from gateway.routing.engines import Engines
 from gateway.scope import Principal, RequestScope
 from gateway.settings import Settings
@@ -33,12 +34,14 @@ class Pipeline:
         settings: Settings,
         authentication: Authentication,
         revocation: Revocation,
+        orders: Orders,
         admission: Admission,
         engines: Engines,
     ) -> None:
         self._settings = settings
         self._authentication = authentication
         self._revocation = revocation
+        self._orders = orders
         self._admission = admission
         self._engines = engines
 
@@ -54,6 +57,7 @@ class Pipeline:
         if not access.may_use(request.known(), request.model):
             raise ModelNotFound(f"The model {request.model[:100]!r} does not exist, or your key may not use it.")
         backend = await self._engines.find(request.model)
+        self._orders.check(request.model)
         sink = self._sink(request)
         try:
             await unless_gone(request.receive, self._serve(request, backend, sink), lambda: sink.answered)
@@ -69,8 +73,13 @@ class Pipeline:
     async def _serve(self, request: RequestScope, backend: Backend, sink: Sink) -> None:
         meter = Meter()
         try:
-            async with asyncio.timeout(self._settings.total_timeout), self._revocation.watched(request.known()):
+            async with (
+                asyncio.timeout(self._settings.total_timeout),
+                self._revocation.watched(request.known()),
+                self._orders.watched(request.request_id, request.model) as flight,
+            ):
                 await self._admission.admit(request, meter, sink.tell_place if _wants_places(request) else None)
+                flight.waits = False
                 upstream = await self._open(request, backend)
                 try:
                     await self._stream(request, upstream, meter, sink)
@@ -119,6 +128,8 @@ class Pipeline:
         except BackendError as error:
             if isinstance(error, Unreachable):
                 self._engines.note_away()
+            elif isinstance(error, Rejected) and error.status == 404:
+                await self._engines.confirm(request.model)
             log.info("request %s: engine %s: %s", request.request_id, backend.name, error)
             raise from_backend(error) from error
         except TimeoutError:

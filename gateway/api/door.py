@@ -13,6 +13,7 @@ from gateway.identity.revocation import Revocation
 from gateway.identity.sessions import Sessions
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
+from gateway.queueing.orders import Orders
 from gateway.queueing.permits import Permits
 from gateway.quotas.reaper import Reaper
 from gateway.quotas.service import QuotaService
@@ -33,6 +34,7 @@ class Door:
     key_ring: KeyRing
     quotas: QuotaService
     permits: Permits
+    orders: Orders
     admission: Admission
     reaper: Reaper
     engines: Engines

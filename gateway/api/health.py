@@ -25,7 +25,9 @@ async def readyz(door: Door, request: RequestScope) -> None:
         missing.append("the engine is away or still loading")
         shares = False
     state = "local share" if shares else "not ready" if missing else "ready"
-    await send_json(request, {"status": state, "missing": missing}, 200 if shares or not missing else 503)
+    # How many models, not which: this is told to anybody.
+    told = {"status": state, "missing": missing, "draining": len(door.orders.drained)}
+    await send_json(request, told, 200 if shares or not missing else 503)
 
 
 async def metrics(door: Door, request: RequestScope) -> None:

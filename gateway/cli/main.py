@@ -14,6 +14,7 @@ from gateway.cli import (
     groups,
     keys,
     models,
+    queue,
     quotas,
     serve,
     service_accounts,
@@ -44,6 +45,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(service_accounts.app, name="service-accounts")
 app.add_typer(quotas.app, name="quotas")
 app.command("usage")(usage.usage)
+app.add_typer(queue.app, name="queue")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(audit.app, name="audit")
 app.add_typer(bench.app, name="bench")

@@ -23,6 +23,7 @@ class Ask:
     tokens: float  # the service it is expected to take, weighted; corrected when it gives its turn back
     kv_tokens: int = 0  # what it will hold in the engine's cache: prompt and expected output
     reserved: bool = False  # there is a reservation of its quota: without it, no turn
+    model: str = ""  # for people to read
 
 
 class State(IntEnum):

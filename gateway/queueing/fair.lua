@@ -143,6 +143,7 @@ end
 local function join(id, ask)
   arrive(ask)
   local key = ask.class .. ask.subject
+  ask.asked = ask.asked or now
   state.ticket = state.ticket + 1
   ask.ticket = string.format('%016d', state.ticket)
   state['expected' .. ask.class] = state['expected' .. ask.class] + ask.tokens
@@ -192,7 +193,7 @@ local function grant(id, ask, expiry, rescued)
     state['level' .. ask.class] = settled(ask.class, ask.subject, service(key))
   end
   state.rescued = rescued and 1 or 0
-  ask.granted, ask.area = now, state.area
+  ask.asked, ask.granted, ask.area = ask.asked or now, now, state.area
   redis.call('ZADD', LEASES, expiry, id)
   redis.call('HSET', GRANTS, id, cmsgpack.pack(ask))
   redis.call('HINCRBY', RUNNING, key, 1)

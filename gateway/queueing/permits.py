@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -18,8 +18,9 @@ import msgspec
 from redis.exceptions import RedisError
 
 from gateway.errors import QueueFull, QueueTimeout, StoreAway
+from gateway.queueing import known
 from gateway.queueing.ask import CLASSES, Answer, Ask, QueueLimits, Room, State, Turn
-from gateway.queueing.scripts import ACQUIRE, RELEASE, RENEW, TEND, names
+from gateway.queueing.scripts import ACQUIRE, RELEASE, RENEW, TELL, TEND, names
 from gateway.queueing.speed import Speed
 from gateway.store import keys
 from gateway.store.redis import Store
@@ -72,6 +73,7 @@ class Permits:
     def __init__(self, store: Store, engine: str, limits: QueueLimits, room: Room) -> None:
         self._store = store
         self._limits = limits
+        self._engine = engine
         self._names = names(engine)
         self._channel = keys.granted(engine)
         self.room = room
@@ -110,7 +112,7 @@ class Permits:
         """The call that asks for a turn. Its answer goes to `wait`; whatever it is, `release` is called in the end."""
         reservation = (keys.reservation(ask.request_id),) if ask.reserved else ()
         number = CLASSES.index(ask.klass) + 1
-        asked = (ask.request_id, number, ask.subject, max(1.0, ask.tokens), ask.kv_tokens)
+        asked = (ask.request_id, number, ask.subject, max(1.0, ask.tokens), ask.kv_tokens, ask.model)
         return ACQUIRE.call(self._names + reservation, self._config, *asked)
 
     async def wait(self, ask: Ask, answer: Sequence[int], on_place: OnPlace | None = None) -> Turn:
@@ -133,6 +135,10 @@ class Permits:
         """
         self._held.discard(request_id)
         return RELEASE.call(self._names, self._config, request_id, served_tokens, seconds_per_token)
+
+    def tell(self, models: Iterable[str]) -> Call:
+        """The call that tells administrators of this engine."""
+        return TELL.call((keys.ENGINES,), self._engine, known.told(self._config, models))
 
     def renew(self) -> Call:
         """The call that renews all that this process holds. Its answer goes to `renewed`."""

@@ -33,12 +33,13 @@ def names(engine: str) -> tuple[str, ...]:
 
 
 # KEYS 15 the reservation, if there has to be one. ARGV 2 request id  3 class  4 subject  5 tokens  6 KV tokens
+# 7 model
 # Answers {state, place, eta ms, now, ms to the next expiry of a lease}; see Answer.
 ACQUIRE = Script(
     _COMMON
     + r"""
 local id, class, subject = ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local own = { class = class, subject = subject, tokens = tonumber(ARGV[5]), kv = tonumber(ARGV[6]) }
+local own = { class = class, subject = subject, tokens = tonumber(ARGV[5]), kv = tonumber(ARGV[6]), model = ARGV[7] }
 
 local function answer(state, place, eta)
   save()
@@ -137,5 +138,89 @@ local clock = redis.call('TIME')
 local expiry = clock[1] * 1000 + math.floor(clock[2] / 1000) + tonumber(ARGV[1])
 for index = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', expiry, ARGV[index]) end
 return redis.call('HMGET', KEYS[2], 'n', 'x', 'y', 'xx', 'xy', 'yy')
+"""
+)
+
+# What stands in the line, as administrators see it. Nobody moves, and nobody is taken to live who is only looked at.
+# ARGV 2 how many at most, of those with a turn and of each class that waits  3 subject, empty = everybody's
+# Answers {now, KV tokens in use, {request ids with a turn, what each asked}, {how many wait of each class},
+# {request ids that wait, what each asked}}.
+SURVEY = Script(
+    _COMMON
+    + r"""
+local most, subject = tonumber(ARGV[2]), ARGV[3]
+
+local function asked(key, ids)
+  local found = {}
+  for _, id in ipairs(ids) do
+    local packed = redis.call('HGET', key, id)
+    if packed then
+      found[#found + 1] = id
+      found[#found + 1] = packed
+    end
+  end
+  return found
+end
+
+local held, counts, ids = redis.call('ZRANGEBYSCORE', LEASES, '(' .. now, '+inf', 'LIMIT', 0, most), {}, {}
+for class = 1, #ORDER do
+  counts[class] = class_waiting(class)
+  local from, to = '[' .. class, '(' .. class + 1
+  if subject ~= '' then from, to = span(class .. subject) end
+  for _, member in ipairs(redis.call('ZRANGE', LINE, from, to, 'BYLEX', 'LIMIT', 0, most)) do
+    ids[#ids + 1] = string.sub(member, string.find(member, '\0', 1, true) + 17)
+  end
+end
+save()
+return { now, state.kv, asked(GRANTS, held), counts, asked(ASKS, ids) }
+"""
+)
+
+# ARGV 2… request ids that wait. Answers for each: place, eta ms; 0 and -1 for one that does not wait any more.
+PLACES = Script(
+    _COMMON
+    + r"""
+local found = {}
+for index = 2, #ARGV do
+  local ask = read(ASKS, ARGV[index])
+  local place = ask and place_of(ask, ARGV[index]) or 0
+  found[#found + 1] = place
+  found[#found + 1] = ask and eta(place) or -1
+end
+save()
+return found
+"""
+)
+
+# Moves one who waits to another class, where it is the last of its subject. ARGV 2 request id  3 class
+# Answers the class that it had; 0 for one that does not wait.
+RECLASS = Script(
+    _COMMON
+    + r"""
+local id, class = ARGV[2], tonumber(ARGV[3])
+local ask = read(ASKS, id)
+local before = ask and ask.class or 0
+if ask and before ~= class then
+  leave(id)
+  ask.class = class
+  join(id, ask)
+  redis.call('PUBLISH', config.channel, '')
+end
+save()
+return before
+"""
+)
+
+# KEYS 1 engines; ARGV 1 engine  2 what is told of it
+TELL = Script("redis.call('HSET', KEYS[1], ARGV[1], redis.call('TIME')[1] .. ' ' .. ARGV[2])")
+
+# KEYS 1 requests that were ended  2 channel; ARGV 1 request id  2 ms for which that is remembered
+CANCEL = Script(
+    """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[1])
+redis.call('PUBLISH', KEYS[2], ARGV[1])
 """
 )

@@ -42,6 +42,15 @@ class Engines:
     def models(self) -> Iterable[ModelCard]:
         return self._models.values()
 
+    def lacks(self, model: str) -> bool:
+        """Whether the engine is there and has no such model, as of the last look."""
+        return self.ready and model not in self._models
+
+    async def confirm(self, model: str) -> None:
+        """The engine does not know the model: look again what it has. Raises ModelNotFound if it is gone."""
+        await self._recheck()
+        await self.card(model)
+
     async def card(self, model: str) -> ModelCard:
         """The model's card. Raises ModelNotFound, or EngineAway while it cannot be known."""
         if model not in self._models:

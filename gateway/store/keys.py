@@ -137,6 +137,27 @@ KEYS = (
         "ids of waiting requests that were just given a turn; empty: somebody left the line",
     ),
     Key(
+        "{sekisho}:engines",
+        "hash",
+        "for ever",
+        "queueing",
+        "engine > when a gateway last told of it (Unix seconds), its rules, room and models (MessagePack)",
+    ),
+    Key(
+        "{sekisho}:cancelled",
+        "zset",
+        "members for 10 minutes",
+        "queueing",
+        "requests that an administrator ended: request id > expiry in ms",
+    ),
+    Key(
+        "{sekisho}:orders",
+        "channel",
+        "none",
+        "queueing",
+        "ids of requests that an administrator ended; empty: what is drained has changed",
+    ),
+    Key(
         "{sekisho}:usage:<subject>:<yyyymmdd>",
         "hash",
         "400 days",
@@ -212,6 +233,9 @@ SERVER_KEY = f"{TAG}:server-key"
 CHANGED = f"{TAG}:changed"
 AUDIT = f"{TAG}:audit"
 RESERVATIONS = f"{TAG}:reservations"
+ENGINES = f"{TAG}:engines"
+CANCELLED = f"{TAG}:cancelled"
+ORDERS = f"{TAG}:orders"
 
 
 def record(kind: str, record_id: str) -> str:

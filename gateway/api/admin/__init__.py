@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from gateway.api.admin import audit, document, groups, keys, policies, service_accounts, sessions, usage, users, whoami
+from gateway.api.admin import (
+    audit,
+    document,
+    groups,
+    keys,
+    models,
+    policies,
+    queue,
+    service_accounts,
+    sessions,
+    usage,
+    users,
+    whoami,
+)
 from gateway.api.admin.operation import Operation
 
 # All that exists: routes.py serves it, openapi.py describes it.
@@ -15,6 +28,8 @@ OPERATIONS: tuple[Operation, ...] = (
     *sessions.OPERATIONS,
     *policies.OPERATIONS,
     *usage.OPERATIONS,
+    *queue.OPERATIONS,
+    *models.OPERATIONS,
     *audit.OPERATIONS,
 )
 DOCUMENT = document.operation(OPERATIONS)

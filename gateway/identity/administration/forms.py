@@ -161,6 +161,15 @@ class EffectiveQuery(WhoQuery, frozen=True, kw_only=True):
     model: Annotated[str, Meta(min_length=1, max_length=300, description="As requests name it.")]
 
 
+class QueueQuery(Form, frozen=True, kw_only=True):
+    subject: Annotated[str, Meta(max_length=400, description="Of one alone, as usage shows it.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most, running and waiting each.")] = 100
+
+
+class QueueChange(Form, frozen=True, kw_only=True):
+    klass: QueueClass = msgspec.field(name="class")
+
+
 class UsageQuery(Form, frozen=True, kw_only=True):
     """Days are those of UTC."""
 

@@ -91,6 +91,8 @@ def known(served: str) -> dict[str, str]:
         "service-accounts": "known",
         "keys": key["id"],
         "sessions": "none",
+        "queue": "none",
+        "models": "fake",
     }
 
 
