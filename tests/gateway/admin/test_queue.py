@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,6 +36,18 @@ async def busy(start_door: StartDoor) -> RunningDoor:
 
 def endless() -> FakeBackend:
     return FakeBackend(lambda body: Script((WORD, 30.0, WORD, *END)))
+
+
+def gated(gate: asyncio.Event) -> FakeBackend:
+    """Says its first word at once, and the rest once the gate is open."""
+
+    def steps() -> Iterator[bytes | float]:
+        yield WORD
+        while not gate.is_set():
+            yield 0.005
+        yield from END
+
+    return FakeBackend(lambda body: Script(steps()))  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -227,15 +239,14 @@ async def test_who_waits_is_moved_to_another_class(start_door: StartDoor, key_of
 
 
 async def test_a_moved_request_gets_its_turn(start_door: StartDoor) -> None:
-    door = await start_door(
-        FakeBackend(lambda body: Script((WORD, 0.5, *END) if b"first" in body else (WORD, *END))), max_concurrency=1
-    )
-    async with door.post(ask("first", stream=True)) as response:
-        await response.content.readany()
+    gate = asyncio.Event()
+    door = await start_door(gated(gate), max_concurrency=1)
+    async with streaming(door):
         asking = asyncio.create_task(told(door))
         (waits,) = await waiting(door)
         await answer(door, "PATCH", f"/queue/{waits['id']}", {"class": "batch"})
-    assert (await asking)[0] == 200
+        gate.set()
+        assert (await asking)[0] == 200
     await eventually(lambda: nothing_is_held(door))
 
 
@@ -250,7 +261,8 @@ async def test_a_class_means_nothing_to_who_runs_or_is_not_there(busy: RunningDo
 
 
 async def test_a_drained_model_takes_nobody_new_on_any_gateway_and_who_runs_finishes(start_door: StartDoor) -> None:
-    door = await start_door(FakeBackend(lambda body: Script((WORD, 1.0, *END))), max_concurrency=1)
+    gate = asyncio.Event()
+    door = await start_door(gated(gate), max_concurrency=1)
     elsewhere = await start_door(max_concurrency=1)
     async with streaming(door) as response:
         line_up = asyncio.create_task(told(elsewhere))
@@ -265,6 +277,7 @@ async def test_a_drained_model_takes_nobody_new_on_any_gateway_and_who_runs_fini
             async with one.client.get("/readyz") as ready:
                 assert ready.status == 200
                 assert (await ready.json())["draining"] == 1
+        gate.set()
         assert (await response.read()).endswith(DONE)
     (drained,) = (await answer(door, "GET", "/queue"))["draining"]
     assert (drained["id"], drained["draining"]) == ("fake", True)
