@@ -147,10 +147,10 @@ class App:
         except WrongServerKey:
             await self.aclose()
             raise
+        self.door.engines.start()
         await self.door.orders.start()
         self.door.admission.start()
         self.door.reaper.start()
-        self.door.engines.start()
         self.door.revocation.start()
         self.door.providers.start()
         if self._settings.bootstrap_key is not None:

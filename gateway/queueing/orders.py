@@ -105,6 +105,7 @@ class Orders:
         while True:
             try:
                 async with self._store.subscribed(keys.ORDERS) as messages:
+                    await self._look()  # what was told before is lost
                     async for message in messages.listen():
                         await self._hear(message["data"].decode())
             except (RedisError, OSError, TimeoutError, StoreAway):
