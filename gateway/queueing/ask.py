@@ -66,7 +66,6 @@ class QueueLimits:
     classes: Mapping[QueueClass, ClassLimits]
     lease_seconds: float
     half_life_seconds: float = 300.0  # of the memory of who was served
-    pause_seconds: float = 60.0  # to read an answer and think; who comes back later was away
     # How often a process says that its waiters live. Three may be missed before a waiter counts as dead.
     heartbeat_seconds: float = 1.0
 

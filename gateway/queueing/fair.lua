@@ -12,7 +12,7 @@
 
 local LEASES, GRANTS, LINE, BEATS, ASKS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ORDER, DUE, SERVICE, RUNNING = { KEYS[6], KEYS[7], KEYS[8] }, KEYS[9], KEYS[10], KEYS[11]
-local LATELY, STATE, SPEED = KEYS[12], KEYS[13], KEYS[14]
+local STATE, SPEED = KEYS[12], KEYS[13]
 
 local HIGHEST_EXPONENT = 400
 local RATE_HALF_LIFE = 300000 -- ms during which the engine was busy
@@ -115,13 +115,13 @@ local function settled(class, subject, value)
 end
 
 local function is_away(key)
-  if waiting(key) > 0 or redis.call('HEXISTS', RUNNING, key) == 1 then return false end
-  return now - tonumber(redis.call('ZSCORE', LATELY, key) or -math.huge) > config.pause
+  return waiting(key) == 0 and redis.call('HEXISTS', RUNNING, key) == 0
 end
 
 -- What subject and class are taken to have had when this request comes. Those who were away have saved nothing up, and
--- owe nothing for what others had meanwhile: they come level with the least of those who wait, or else with the last
--- who had a turn. Reading an answer and thinking is not being away.
+-- do not go before all who were here: they come level with the least of those who wait, or else with the last
+-- who had a turn. To read an answer and think is to be away as well: were what people had in the last minutes counted
+-- against one another, those who ask a little oftener than others would wait much longer.
 local function lifted(ask)
   local key = ask.class .. ask.subject
   local value, pass = service(key), state['pass' .. ask.class]
@@ -210,8 +210,6 @@ local function give_up(id)
   local key = held.class .. held.subject
   redis.call('HDEL', GRANTS, id)
   redis.call('HINCRBYFLOAT', RUNNING, '+' .. key, -held.tokens)
-  redis.call('ZADD', LATELY, now, key)
-  redis.call('ZREMRANGEBYSCORE', LATELY, '-inf', now - config.pause - 1)
   if redis.call('HINCRBY', RUNNING, key, -1) <= 0 then redis.call('HDEL', RUNNING, key, '+' .. key) end
   state.kv = state.kv - held.kv
   state.done = state.done + 1

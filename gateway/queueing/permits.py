@@ -254,7 +254,6 @@ def _config(limits: QueueLimits, room: Room, channel: str) -> bytes:
             "line": limits.longest_line,
             "lease": _ms(limits.lease_seconds),
             "beat": _ms(limits.heartbeat_seconds * 3),
-            "pause": _ms(limits.pause_seconds),
             "half_life": _ms(limits.half_life_seconds),
             "channel": channel,
             "classes": classes,

@@ -26,13 +26,12 @@ def names(engine: str) -> tuple[str, ...]:
         keys.due(engine),
         keys.service(engine),
         keys.running(engine),
-        keys.lately(engine),
         keys.queue(engine),
         keys.speed(engine),
     )
 
 
-# KEYS 15 the reservation, if there has to be one. ARGV 2 request id  3 class  4 subject  5 tokens  6 KV tokens
+# KEYS 14 the reservation, if there has to be one. ARGV 2 request id  3 class  4 subject  5 tokens  6 KV tokens
 # 7 model
 # Answers {state, place, eta ms, now, ms to the next expiry of a lease}; see Answer.
 ACQUIRE = Script(
@@ -46,7 +45,7 @@ local function answer(state, place, eta)
   return { state, place, eta, now, next_expiry() }
 end
 
-if KEYS[15] and redis.call('EXISTS', KEYS[15]) == 0 then
+if KEYS[14] and redis.call('EXISTS', KEYS[14]) == 0 then
   leave(id)
   give_up(id)
   move_up()

@@ -120,13 +120,6 @@ KEYS = (
         "queueing",
         "class and subject > turns in use; the same after a plus > what they were charged with",
     ),
-    Key(
-        "{sekisho}:lately:<engine>",
-        "zset",
-        "members for a minute",
-        "queueing",
-        "class and subject > ms at which they last gave a turn back",
-    ),
     Key("{sekisho}:queue:<engine>", "string", "for ever", "queueing", "sums of the queue (MessagePack); see fair.lua"),
     Key("{sekisho}:speed:<engine>", "hash", "for ever", "queueing", "sums of measured speed; see queueing.speed"),
     Key(
@@ -308,10 +301,6 @@ def service(engine: str) -> str:
 
 def running(engine: str) -> str:
     return f"{TAG}:running:{engine}"
-
-
-def lately(engine: str) -> str:
-    return f"{TAG}:lately:{engine}"
 
 
 def queue(engine: str) -> str:

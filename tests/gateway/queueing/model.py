@@ -25,7 +25,6 @@ class Model:
     due: dict[tuple[str, str], int] = field(default_factory=dict)
     passed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0.0))
     level: dict[str, float] = field(default_factory=lambda: dict.fromkeys(CLASSES, 0.0))
-    lately: dict[tuple[str, str], int] = field(default_factory=dict)
     virtual: float = 0.0
     rescued: bool = False
 
@@ -37,7 +36,8 @@ class Model:
         here = [(other.klass, other.subject) for other in self.line]
         of_class = [other for other in here if other[0] == ask.klass]
         own = self.service.get(subject, 0.0)
-        if subject not in here and self.is_away(subject, now):
+        running = [(held.ask.klass, held.ask.subject) for held in self.running.values()]
+        if subject not in here and subject not in running:
             least = min(of_class, key=lambda other: self.service[other], default=None)
             own = max(own, self.settled(least, now) if least else self.level[ask.klass])
         if not of_class:
@@ -50,30 +50,20 @@ class Model:
             self.due[subject] = now + round(self.limits.classes[ask.klass].starvation_seconds * 1000)
         self.line.append(ask)
 
-    def is_away(self, subject: tuple[str, str], now: int) -> bool:
-        running = any((held.ask.klass, held.ask.subject) == subject for held in self.running.values())
-        return not running and now - self.lately.get(subject, -(10**15)) > self.limits.pause_seconds * 1000
-
     def settled(self, subject: tuple[str, str], now: int) -> float:
         """What a subject was really served: without what its turns in use are expected to take."""
         running = (held.ask for held in self.running.values())
         charged = sum(ask.tokens for ask in running if (ask.klass, ask.subject) == subject)
         return self.service[subject] - charged * self.scale(now)
 
-    def end(self, request_id: str, now: int) -> Held | None:
-        if (held := self.running.pop(request_id, None)) is not None:
-            self.lately[held.ask.klass, held.ask.subject] = now
-        return held
-
     def release(self, request_id: str, served: float, now: int) -> None:
         self.line = [ask for ask in self.line if ask.request_id != request_id]
-        if (held := self.end(request_id, now)) is not None:
+        if (held := self.running.pop(request_id, None)) is not None:
             self.serve(held.ask, served - held.ask.tokens, held.since)
         self.move_up(now)
 
     def move_up(self, now: int) -> None:
-        for name in self.dead & set(self.running):
-            self.end(name, now)
+        self.running = {name: held for name, held in self.running.items() if name not in self.dead}
         self.line = [ask for ask in self.line if ask.request_id not in self.dead]
         while self.line:
             ask, rescued = self.next(now)

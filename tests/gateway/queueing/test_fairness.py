@@ -116,30 +116,6 @@ async def test_people_who_had_much_are_not_behind_somebody_new_with_many_request
     assert "a50" in line.running()
 
 
-@pytest.mark.parametrize("expected", [100, 1000])
-async def test_people_who_read_before_they_ask_again_get_no_less_than_one_who_always_waits(
-    make_line: MakeLine, expected: float
-) -> None:
-    line = make_line(capacity=4)
-    await fill(line, "g", 400, tokens=expected)
-    for letter in "abcdefgh".replace("g", ""):
-        await line.ask(wanted(f"{letter}0", letter, tokens=expected))
-    had: dict[str, int] = {}
-    reading: list[str] = []
-    running: list[str] = []
-    for _ in range(300):
-        running = [*(name for name in running if name in line.running()), *sorted(line.running() - set(running))]
-        first = running[0]
-        had[first[0]] = had.get(first[0], 0) + 1
-        await line.release(first)
-        if first[0] != "g":
-            reading.append(f"{first[0]}{had[first[0]]}")
-        if len(reading) > 2:
-            name = reading.pop(0)
-            await line.ask(wanted(name, name[0], tokens=expected))
-    assert had["g"] <= 1.2 * 300 / len(had)
-
-
 async def test_who_had_much_before_has_it_forgotten_with_time(make_line: MakeLine) -> None:
     line = make_line(capacity=1, half_life_seconds=60)
     await line.ask(wanted("a0", "a", tokens=1000))

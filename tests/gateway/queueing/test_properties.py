@@ -26,7 +26,6 @@ class Schedule:
             "heartbeat_seconds": 1000,
             "wait_seconds": 3600,
             "half_life_seconds": self.random.choice([0.5, 5, 1_000_000]),
-            "pause_seconds": self.random.choice([0.005, 0.05, 60]),
             "starvation_seconds": self.random.choice([0.01, 0.05, 3600]),
         }
         self.line: Line = make_line(capacity=room.capacity, kv_tokens=room.kv_tokens, **changes)
