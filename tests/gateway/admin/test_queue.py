@@ -172,6 +172,18 @@ async def test_a_running_request_is_ended_wherever_it_is_and_what_it_used_is_boo
     assert line["after"]["state"] == "running"
 
 
+async def test_a_prompt_that_was_read_is_booked_though_nothing_was_said_yet(start_door: StartDoor) -> None:
+    door = await start_door(FakeBackend(lambda body: Script((30.0, WORD, *END))))
+    asking = asyncio.create_task(told(door))
+    await eventually(lambda: door.backend.asked and door.backend.asked[0].started.is_set())
+    (running,) = (await engine(door))["running"]
+    await answer(door, "DELETE", f"/queue/{running['id']}")
+    assert (await asking)[0] == 403
+    await eventually(lambda: nothing_is_held(door))
+    account = await booked(door)
+    assert (account["prompt_tokens"] > 0, account["completion_tokens"]) == (True, 0)
+
+
 async def test_a_waiting_request_is_ended_at_once_and_costs_nothing(busy: RunningDoor) -> None:
     await limited(busy)
     async with streaming(busy):
