@@ -109,8 +109,13 @@ class Admission:
         calls = (self._quotas.reserve(plan, _note(request)), self._permits.acquire(ask))
         try:
             reservation, place = await self._store.run_all(*calls)
-        except StoreAway:
-            self._admit_locally(request, plan)
+        except StoreAway as away:
+            try:
+                self._admit_locally(request, plan)
+            except StoreAway:
+                if away.unasked:
+                    self._forget(request)
+                raise
             return
         reserved = self._quotas.reserved(plan, reservation)
         for refusal in reserved.shadow:
@@ -123,12 +128,18 @@ class Admission:
             request.queued_seconds = time.monotonic() - asked
         request.answer_headers.append((b"x-queue-wait-ms", str(round(request.queued_seconds * 1000)).encode()))
 
+    @property
+    def unbooked(self) -> int:
+        """Requests that have ended and are not booked yet: more than a few only while Redis is away."""
+        return len(self._bookings)
+
     async def settle(self, request: RequestScope, meter: Meter) -> None:
         """Give back the turn and book what was used, in a task of its own: what ends the request must not end this."""
         task = asyncio.create_task(self._book(request, meter))
         self._bookings.add(task)
         task.add_done_callback(self._bookings.discard)
-        await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
+        if request.outcome != StoreAway.code:
+            await asyncio.wait({task}, timeout=_PATIENCE_SECONDS)
 
     async def account(self, request_id: str) -> Usage | None:
         """The engine's own count of a request whose gateway died. Raises BackendError where it cannot be had yet."""
@@ -139,11 +150,11 @@ class Admission:
             raise BackendError(f"request {request_id} is still running")
         return Usage(1, found.prompt_tokens, found.cached_tokens, found.completion_tokens)
 
-    def book(self, request_id: str, note: str, used: Usage) -> Call:
-        """For a request whose gateway died, by the note of its reservation."""
+    def book(self, request_id: str, note: str, used: Usage, claim: str) -> Call:
+        """For a request whose gateway died, by the note of its reservation; nothing once the claim is lost."""
         whose = msgspec.json.decode(note, type=ledger.Whose)
         account = ledger.Used(used.input, used.output, used.cached, failed=1)
-        return ledger.settle(request_id, round(time.time() * 1000), account, whose)
+        return ledger.settle(request_id, round(time.time() * 1000), account, whose, claim)
 
     async def _plan(self, request: RequestScope, prompt: int) -> Plan:
         context = (await self._engines.card(request.model)).context_length or 0
@@ -163,6 +174,11 @@ class Admission:
         self._local.add(request.request_id)
         request.admitted_ms = round(time.time() * 1000)
 
+    def _forget(self, request: RequestScope) -> None:
+        """It took nothing: an outage leaves no bookings behind of all that it refused."""
+        self._quotas.settle(request.request_id, Usage())
+        del self._open[request.request_id]
+
     def _ask(self, request: RequestScope, plan: Plan, prompt: int) -> Ask:
         principal, output = request.known(), self._quotas.expected_output(plan)
         return Ask(
@@ -177,12 +193,14 @@ class Admission:
 
     async def _book(self, request: RequestScope, meter: Meter) -> None:
         opened = self._open.pop(request.request_id, None)
+        if opened is None:
+            return
         self._local.discard(request.request_id)
         pace = _seconds_per_token(request, meter)
-        used = _used(request, meter, opened.prompt_tokens if opened else 0)
+        used = _used(request, meter, opened.prompt_tokens)
         if request.dispatched and meter.prompt_tokens is None:
             used = await self._counted(request, meter, used)
-        elif opened is not None and meter.prompt_tokens:
+        elif meter.prompt_tokens:
             self._estimates.learn(request.model, opened.size, meter.prompt_tokens)
         calls = [self._release(request, used, pace)]
         if request.admitted_ms:

@@ -244,6 +244,7 @@ class StoreAway(DoorError):
     # The store logs the change of state once; a line a request would only melt the disk.
     log_level = logging.INFO
     retry_after = 2
+    unasked = False  # Redis was not even asked: what was wanted was certainly not done
 
 
 class EngineAway(DoorError):

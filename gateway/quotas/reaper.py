@@ -20,8 +20,9 @@ log = logging.getLogger("sekisho.quotas")
 
 # What the engine says of a request, or None where it knows nothing of it. BackendError: it cannot say yet.
 Account = Callable[[str], Awaitable[Usage | None]]
-# The call that books a request whose gateway died, by its id, the note of its reservation and its use.
-Book = Callable[[str, str, Usage], Call]
+# The call that books a request whose gateway died, by its id, the note of its reservation, its use, and the claim
+# without which it does nothing.
+Book = Callable[[str, str, Usage, str], Call]
 
 _AT_ONCE = 100
 # How long an engine that cannot say is asked again: what is reserved stays reserved meanwhile.
@@ -90,9 +91,10 @@ class Reaper:
             claim=claim,
             mark_seconds=REAPED_MARK_SECONDS,
         )
-        # Booked by its gateway after all, it is not booked again: the account knows the request by its id.
-        booking = [self._book(request_id, note.decode(), used)] if self._book else []
-        if (await self._store.run_all(call, *booking))[0]:
+        # First: whatever comes in between, the reservation is there until the request is booked. Both do nothing for a
+        # gateway that has come back, or has done it after all.
+        booking = [self._book(request_id, note.decode(), used, claim)] if self._book else []
+        if (await self._store.run_all(*booking, call))[-1]:
             log.warning("request %s was settled in its gateway's place: %s", request_id, used._asdict())
 
     async def _used(self, request_id: str, told: bytes | None) -> Usage | None:

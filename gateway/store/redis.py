@@ -73,7 +73,7 @@ class Store:
     async def _ask(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """The answers, in time; asked once more where the connection broke, for all that is asked is idempotent."""
         if self._open_until > time.monotonic():
-            raise _away()
+            raise _away(unasked=True)
         try:
             async with asyncio.timeout(self._timeout):
                 try:
@@ -122,8 +122,10 @@ class Store:
         self._failures = 0
 
 
-def _away() -> StoreAway:
-    return StoreAway("The service cannot count requests at the moment. Try again shortly.")
+def _away(*, unasked: bool = False) -> StoreAway:
+    error = StoreAway("The service cannot count requests at the moment. Try again shortly.")
+    error.unasked = unasked
+    return error
 
 
 def _by_digest(call: Call) -> tuple[Argument, ...]:

@@ -19,11 +19,12 @@ _CHUNK = 100
 # A model's name may hold it: it comes last.
 _BETWEEN = "|"
 
-# KEYS 1 settled mark  2 the subject's day  3 index of the day  4 the program's day
+# KEYS 1 settled mark  2 the subject's day  3 index of the day  4 the program's day  5 RESERVATIONS, with a claim
 # ARGV 1 mark life  2 day life  3 subject  4 program, or empty where it named nobody  5 most names  6 end of the fields
-#      7… what, amount
+#      7 request id  8 the claim of the reaper, or empty  9… what, amount
 _SETTLE = Script(
     """
+if KEYS[5] and tonumber(redis.call('ZSCORE', KEYS[5], ARGV[7]) or 0) ~= tonumber(ARGV[8]) then return 0 end
 if not redis.call('SET', KEYS[1], 1, 'NX', 'EX', ARGV[1]) then return 0 end
 local account, subject, program = KEYS[2], ARGV[3], ARGV[4]
 if program ~= '' and not redis.call('ZSCORE', KEYS[3], subject)
@@ -31,7 +32,7 @@ if program ~= '' and not redis.call('ZSCORE', KEYS[3], subject)
   and redis.call('ZLEXCOUNT', KEYS[3], '[' .. program .. '/', '(' .. program .. '0') >= tonumber(ARGV[5]) then
   account, subject = KEYS[4], program
 end
-for index = 7, #ARGV, 2 do
+for index = 9, #ARGV, 2 do
   if ARGV[index + 1] ~= '0' then redis.call('HINCRBY', account, ARGV[index] .. ARGV[6], ARGV[index + 1]) end
 end
 redis.call('ZADD', KEYS[3], 0, subject)
@@ -88,8 +89,11 @@ class Booked(NamedTuple):
     amounts: Mapping[str, int]  # requests, and what Used names; what is 0 may be missing
 
 
-def settle(request_id: str, admitted_ms: int, used: Used, whose: Whose) -> Call:
-    """The call that books a request on the day of its admission (UTC). Sent twice, it books once."""
+def settle(request_id: str, admitted_ms: int, used: Used, whose: Whose, claim: str = "") -> Call:
+    """The call that books a request on the day of its admission (UTC). Sent twice, it books once.
+
+    `claim`: by who settles it in its gateway's place, and only while that claim holds.
+    """
     amounts: list[str | int] = ["requests", 1]
     for name, amount in used._asdict().items():
         amounts += [name, amount]
@@ -101,10 +105,11 @@ def settle(request_id: str, admitted_ms: int, used: Used, whose: Whose) -> Call:
         keys.usage(subject, day),
         keys.usage_subjects(day),
         keys.usage(program or subject, day),
+        *((keys.RESERVATIONS,) if claim else ()),
     )
     ending = _BETWEEN + _BETWEEN.join((key_id, acting, model))
     lives = (_MARK_LIFE_SECONDS, _DAY_LIFE_SECONDS)
-    return _SETTLE.call(names, *lives, subject, program, MOST_NAMES, ending, *amounts)
+    return _SETTLE.call(names, *lives, subject, program, MOST_NAMES, ending, request_id, claim, *amounts)
 
 
 async def read(store: Store, subject: str, day: str) -> Mapping[str, int]:

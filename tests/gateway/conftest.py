@@ -38,12 +38,12 @@ def start_valkey(folder: Path, *more: str) -> tuple[subprocess.Popen[bytes], str
     socket = folder / "valkey.sock"
     options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder), *more]
     process = subprocess.Popen([str(get_binary_path()), *options], stdout=subprocess.DEVNULL)
-    client = redis.Redis(unix_socket_path=str(socket))
-    for _ in range(200):
-        with contextlib.suppress(redis.ConnectionError):
-            client.ping()
-            return process, f"unix://{socket}"
-        time.sleep(0.02)
+    with redis.Redis(unix_socket_path=str(socket)) as client:
+        for _ in range(200):
+            with contextlib.suppress(redis.ConnectionError):
+                client.ping()
+                return process, f"unix://{socket}"
+            time.sleep(0.02)
     raise RuntimeError("Valkey did not start")
 
 

@@ -16,7 +16,7 @@ from gateway.errors import StoreAway
 from gateway.store import keys
 from gateway.store.redis import Store
 from gateway.store.scripts import Script as LuaScript
-from tests.gateway.conftest import StartDoor, ask, error_of, start_valkey
+from tests.gateway.conftest import StartDoor, ask, error_of, eventually, start_valkey
 
 
 class Server:
@@ -97,6 +97,32 @@ async def test_the_door_starts_without_redis_and_takes_its_key_when_it_comes(
     await asyncio.sleep(0.6)
     async with door.post(ask()) as response:
         assert response.status == 200
+
+
+async def test_once_redis_is_known_to_be_away_what_is_refused_was_not_asked_for(server: Server) -> None:
+    store = Store(server.url, 0.2)
+    server.kill()
+    unasked = []
+    for _ in range(5):
+        with pytest.raises(StoreAway) as refusal:
+            await store.command("PING")
+        unasked.append(refusal.value.unasked)
+    assert unasked == [False, False, False, True, True]
+    server.restart()
+
+
+async def test_an_outage_leaves_no_bookings_of_what_it_refused(start_door: StartDoor, server: Server) -> None:
+    door = await start_door(redis_url=server.url, key_cache_seconds=0.9)
+    assert door.app.door is not None
+    async with door.post(ask()) as response:
+        assert response.status == 200
+    server.kill()
+    for _ in range(10):
+        async with door.post(ask()) as response:
+            await error_of(response, 503, "store_unavailable")
+    assert door.app.door.admission.unbooked <= 3
+    server.restart()
+    await eventually(lambda: door.app.door.admission.unbooked == 0, 4)  # type: ignore[union-attr]
 
 
 async def test_the_log_tells_a_change_of_state_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -170,7 +170,8 @@ class Fleet:
 
     def _start_engine(self) -> None:
         command = [sys.executable, "-m", "tests.system.counting_engine", str(self._engine_socket)]
-        self._engine = subprocess.Popen(command, env=clean_environment())
+        with (self._folder / "engine.log").open("wb") as log:
+            self._engine = subprocess.Popen(command, env=clean_environment(), stdout=log, stderr=log)
 
     async def _put_records(self) -> None:
         store = Store(self.redis_url, 2.0)
@@ -198,7 +199,8 @@ async def keeps_asking(fleet: Fleet, gateways: int, seed: int, until: float, tal
                     tally["left"] += 1
                     response.close()
                     continue
-                tally[f"{response.status}" if (await response.read()).endswith(b"[DONE]\n\n") else "cut"] += 1
+                whole = (await response.read()).endswith(b"[DONE]\n\n")
+                tally[str(response.status) if whole or response.status != 200 else "cut"] += 1
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             tally[type(error).__name__] += 1
             await asyncio.sleep(0.05)

@@ -7,11 +7,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 
+from tests.gateway.conftest import eventually
 from tests.system.fleet import Fleet, keeps_asking
 
 pytestmark = pytest.mark.slow
@@ -48,8 +50,7 @@ async def the_books_are_right(fleet: Fleet) -> None:
     while left_over := fleet.left_over():
         assert time.monotonic() < deadline, f"left over: {left_over}\n{fleet.logs()[-5000:]}"
         await asyncio.sleep(0.2)
-        async with fleet.ask(0, 3, 0.0) as response:
-            assert (await response.read()).endswith(b"[DONE]\n\n")
+        assert await answered(fleet)
     counted, booked = await fleet.counted(), await fleet.booked()
     print("the engine's count:", counted, "the books:", booked)
     parts = ("prompt_tokens", "completion_tokens", "cached_tokens")
@@ -71,4 +72,77 @@ async def test_gateways_are_killed_under_load_and_the_books_are_the_engines_own_
     print("killed:", killer.result(), "the clients saw:", dict(tally))
     assert killer.result() >= 4
     assert tally["200"] > 100
+    await the_books_are_right(fleet)
+
+
+async def test_redis_restarts_under_load_streams_go_on_and_all_is_booked(start: Start) -> None:
+    gateways, tally = 2, Counter[str]()
+    fleet = await start(gateways, SEKISHO_MAX_CONCURRENCY="12")
+    until = time.monotonic() + 9
+    async with asyncio.TaskGroup() as group:
+        for seed in range(20):
+            group.create_task(keeps_asking(fleet, gateways, seed, until, tally))
+        await asyncio.sleep(2)
+        async with fleet.ask(0, 150, 0.02) as in_flight:
+            fleet.stop_valkey()
+            for _ in range(20):
+                await refused(fleet, random.randrange(gateways))
+            fleet.start_valkey()
+            back = time.monotonic()
+            await until_answered(fleet)
+            print(f"served again {time.monotonic() - back:.2f} s after Redis was back")
+            assert (await in_flight.read()).endswith(b"[DONE]\n\n")
+    print("the clients saw:", dict(tally))
+    assert tally["200"] > 100
+    await the_books_are_right(fleet)
+
+
+async def refused(fleet: Fleet, number: int) -> None:
+    async with fleet.ask(number, 3, 0.0) as response:
+        await response.read()
+        assert response.status == 503
+        assert int(response.headers["retry-after"]) > 0
+
+
+async def until_answered(fleet: Fleet) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            if await answered(fleet):
+                return
+            await asyncio.sleep(0.01)
+
+
+async def answered(fleet: Fleet, number: int = 0) -> bool:
+    async with fleet.ask(number, 3, 0.0) as response:
+        return (await response.read()).endswith(b"[DONE]\n\n")
+
+
+async def test_a_killed_gateway_leaves_no_turn_taken_past_its_lease(start: Start) -> None:
+    fleet = await start(2, SEKISHO_MAX_CONCURRENCY="1")
+    with suppress(aiohttp.ClientError):
+        async with fleet.ask(0, 4000, 0.02) as lost:
+            await lost.content.readany()
+            fleet.kill(0)
+            killed = time.monotonic()
+            async with asyncio.timeout(LEASE + 3):
+                assert await answered(fleet, 1)
+            print(f"its turn was free {time.monotonic() - killed:.2f} s after its end, with leases of {LEASE} s")
+            await lost.read()
+    fleet.start(0)
+    await fleet.ready(0)
+    await the_books_are_right(fleet)
+
+
+async def test_who_leaves_the_line_is_gone_from_it_at_once(start: Start) -> None:
+    fleet = await start(2, SEKISHO_MAX_CONCURRENCY="1")
+    async with fleet.ask(0, 300, 0.02) as holder:
+        await holder.content.readany()
+        waiters = [asyncio.create_task(answered(fleet, number)) for number in (0, 1, 1)]
+        await eventually(lambda: fleet.left_over().get("line") == len(waiters), 5)
+        for waiter in waiters:
+            waiter.cancel()
+        await asyncio.gather(*waiters, return_exceptions=True)
+        left = time.monotonic()
+        await eventually(lambda: "line" not in fleet.left_over(), 1)
+        print(f"gone {(time.monotonic() - left) * 1000:.0f} ms after they left")
     await the_books_are_right(fleet)

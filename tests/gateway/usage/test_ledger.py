@@ -8,6 +8,7 @@ from datetime import date
 import pytest
 import redis
 
+from gateway.store import keys
 from gateway.store.redis import Store
 from gateway.usage import ledger
 from gateway.usage.ledger import Booked, Used, Whose
@@ -45,6 +46,13 @@ async def test_what_was_used_is_told_by_subject_key_program_and_model(store: Sto
         assert dict(one.amounts) == amounts | failed
     whole = await ledger.read(store, "usr_1", "20260921")
     assert (whole["requests"], whole["prompt_tokens"], whole["failed"]) == (6, 60, 6)
+
+
+async def test_who_books_for_a_dead_gateway_does_so_only_while_its_claim_holds(store: Store) -> None:
+    await store.command("ZADD", keys.RESERVATIONS, "1000.5", "r1")
+    for claim, found in (("999.5", 0), ("1000.5", 1), ("1000.5", 1)):
+        await store.run(ledger.settle("r1", DAY_MS, Used(10, 5), Whose("usr_1"), claim))
+        assert sum(one.amounts["requests"] for one in await all_booked(store, DAY)) == found
 
 
 async def test_days_are_read_one_after_another_however_many_subjects_they_have(store: Store) -> None:
