@@ -103,8 +103,8 @@ class Admission:
         """Returns when it is the request's turn. Raises what says why not. However it ends, `settle` follows."""
         size = size_of(request.body)
         prompt = self._estimates.tokens(request.model, size)
-        self._open[request.request_id] = _Open(request, meter, size, prompt)
         plan = await self._plan(request, prompt)
+        self._open[request.request_id] = _Open(request, meter, size, prompt)  # from here on it may hold something
         ask = self._ask(request, plan, prompt)
         calls = (self._quotas.reserve(plan, _note(request)), self._permits.acquire(ask))
         try:
