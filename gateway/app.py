@@ -188,7 +188,7 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Do
     key_ring = KeyRing(directory, server_key)
     sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
     permits = Permits(store, engines.backend.name, _queue_limits(settings), Room(settings.max_concurrency))
-    metrics = _metrics(permits, engines)
+    metrics = _metrics(store, permits, engines)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds, away_seconds), settings.issuers)
@@ -204,6 +204,7 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes) -> Do
     share = LocalShare(settings.local_share_minutes, settings.replicas) if shares else None
     quotas = QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds, share)
     admission = Admission(settings, store, quotas, permits, engines, metrics)
+    metrics.gauge("sekisho_unbooked", "Requests that ended and are not booked yet.", lambda: admission.unbooked)
     reaper = Reaper(store, settings.lease_seconds, admission.account, admission.book)
     orders = Orders(store, permits, lambda: [card.id for card in engines.models()], engines.lacks)
     pipeline = Pipeline(settings, authentication, revocation, orders, admission, engines)
@@ -259,10 +260,11 @@ def _queue_limits(settings: Settings) -> QueueLimits:
     )
 
 
-def _metrics(permits: Permits, engines: Engines) -> Metrics:
+def _metrics(store: Store, permits: Permits, engines: Engines) -> Metrics:
     metrics = Metrics()
     metrics.gauge("sekisho_running", "Requests in the engine.", lambda: permits.held)
     metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: permits.waiting)
+    metrics.gauge("sekisho_store_away", "1 while Redis does not answer.", lambda: float(store.away))
     metrics.gauge("sekisho_engine_ready", "1 while the engine takes requests.", lambda: float(engines.ready))
     return metrics
 

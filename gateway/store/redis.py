@@ -35,6 +35,11 @@ class Store:
         self._failures = 0
         self._open_until = 0.0
 
+    @property
+    def away(self) -> bool:
+        """Whether its last answer did not come."""
+        return self._failures > 0
+
     async def run(self, call: Call) -> Any:
         """One script, one round trip."""
         return (await self.run_all(call))[0]
