@@ -17,6 +17,7 @@ local STATE, SPEED = KEYS[12], KEYS[13]
 local HIGHEST_EXPONENT = 400
 local RATE_HALF_LIFE = 300000 -- ms during which the engine was busy
 local FEWEST_TURNS = 3 -- below this nothing is known of how long a turn takes
+local SURELY = 1.2 -- times what is expected: others come and go first, and no two turns take equally long
 local SPEED_MEMORY = 0.998 -- of each older sample, with each new one
 
 local config = cmsgpack.unpack(ARGV[1])
@@ -232,6 +233,7 @@ local function next_subject()
 end
 
 local function give_free_turns()
+  if redis.call('EXISTS', LINE) == 0 then return end
   while redis.call('ZCARD', LEASES) < config.capacity do
     local key, rescued = next_subject()
     if not key then return end
@@ -310,11 +312,14 @@ end
 
 local function learn_speed(held, pace)
   local running = math.max(1, (state.area - held.area) / math.max(1, now - held.granted))
-  local sample = { n = 1, x = running, y = pace, xx = running * running, xy = running * pace, yy = pace * pace }
-  for name, value in pairs(sample) do
-    local before = tonumber(redis.call('HGET', SPEED, name) or 0)
-    redis.call('HSET', SPEED, name, before * SPEED_MEMORY + value)
+  local names = { 'n', 'x', 'y', 'xx', 'xy', 'yy' }
+  local sample = { 1, running, pace, running * running, running * pace, pace * pace }
+  local before, after = redis.call('HMGET', SPEED, unpack(names)), {}
+  for index, name in ipairs(names) do
+    after[#after + 1] = name
+    after[#after + 1] = tonumber(before[index] or 0) * SPEED_MEMORY + sample[index]
   end
+  redis.call('HSET', SPEED, unpack(after))
 end
 
 -- Every script begins here ----------------------------------------------------------------------------------------

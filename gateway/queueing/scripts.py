@@ -78,7 +78,8 @@ if of_class >= limits.line then return answer(-1, of_class, eta(1)) end
 if mine > 0 and mine >= config.line - total then return answer(-1, mine, eta(1)) end
 local place = place_of(own)
 local wait = eta(place)
-if wait > limits.wait then return answer(-2, place, wait) end
+local surely = math.ceil(wait * SURELY)
+if surely > limits.wait then return answer(-2, place, surely) end
 join(id, own)
 return answer(0, place, wait)
 """

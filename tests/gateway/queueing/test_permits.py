@@ -276,7 +276,7 @@ async def test_one_that_would_wait_too_long_is_refused_at_once_and_told_when_to_
     assert (refused.state, refused.place) == (State.LATE, 3)
     with pytest.raises(QueueTimeout) as caught:
         await line.turn(wanted("e", "one"))
-    assert caught.value.retry_after == 2  # six seconds, of which it would wait five; rounded up
+    assert caught.value.retry_after == 3  # six seconds and a fifth, of which it would wait five; rounded up
     assert line.members("beats") == ["b", "c"]
     # Somebody else, who had nothing yet, would not wait that long.
     assert (await line.ask(wanted("f", "other"))).state is State.WAITING
