@@ -17,7 +17,7 @@ local STATE, SPEED = KEYS[12], KEYS[13]
 local HIGHEST_EXPONENT = 400
 local RATE_HALF_LIFE = 300000 -- ms during which the engine was busy
 local FEWEST_TURNS = 3 -- below this nothing is known of how long a turn takes
-local SURELY = 1.2 -- times what is expected: others come and go first, and no two turns take equally long
+local SURELY = 1.35 -- times what is expected: others come and go first, and no two turns take equally long
 local SPEED_MEMORY = 0.998 -- of each older sample, with each new one
 
 local config = cmsgpack.unpack(ARGV[1])

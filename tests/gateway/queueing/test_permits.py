@@ -265,7 +265,7 @@ async def test_without_its_reservation_a_request_gets_no_turn(make_line: MakeLin
 
 
 async def test_one_that_would_wait_too_long_is_refused_at_once_and_told_when_to_come_back(make_line: MakeLine) -> None:
-    line = make_line(capacity=1, wait_seconds=5)
+    line = make_line(capacity=1, wait_seconds=6)
     await line.ask(wanted("a", "one"))
     # Ten turns came back in twenty seconds of one being in use.
     line.set_state(busy=20_000, done=10)
@@ -276,7 +276,7 @@ async def test_one_that_would_wait_too_long_is_refused_at_once_and_told_when_to_
     assert (refused.state, refused.place) == (State.LATE, 3)
     with pytest.raises(QueueTimeout) as caught:
         await line.turn(wanted("e", "one"))
-    assert caught.value.retry_after == 3  # six seconds and a fifth, of which it would wait five; rounded up
+    assert caught.value.retry_after == 3  # eight seconds to be sure, of which it would wait six; rounded up
     assert line.members("beats") == ["b", "c"]
     # Somebody else, who had nothing yet, would not wait that long.
     assert (await line.ask(wanted("f", "other"))).state is State.WAITING
