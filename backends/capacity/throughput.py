@@ -5,7 +5,6 @@ One step reads the active weights once for the whole batch, and every request's 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -72,16 +71,3 @@ def sequential_seconds(users: int, output_tokens: int, step: float) -> float:
 def batched_seconds(output_tokens: int, step: float) -> float:
     """Seconds until all are done where they are served together; `step` at that batch size."""
     return output_tokens * step
-
-
-def predict_ttft(
-    running: int, waiting: int, prompt_tokens: float, prefill_tok_s: float, step_seconds: float, chunk_tokens: int = 512
-) -> float:
-    """Seconds until a newcomer's first token at an engine that serves prompts in order of arrival, in chunks.
-
-    `waiting` prompts, taken to be as long as its own, are read first. `step_seconds` is a decode step of those that
-    run: the one under way is waited for, and each chunk shares its step with one more.
-    """
-    tokens = (waiting + 1) * prompt_tokens
-    steps = 1 + math.ceil(tokens / chunk_tokens) if running else 0
-    return tokens / prefill_tok_s + steps * step_seconds

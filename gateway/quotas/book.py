@@ -25,33 +25,22 @@ class PolicyBook:
         self._seconds = seconds
         self._policies: tuple[Policy, ...] = ()
         self._until = 0.0
-        self._changes = 0
         self._ever = False
         self._told: frozenset[str] = frozenset()
         self._reading = asyncio.Lock()
-
-    def forget(self) -> None:
-        """Something was changed: what is remembered is good no more."""
-        self._until = 0.0
-        self._changes += 1
 
     async def all(self) -> tuple[Policy, ...]:
         """Raises StoreAway."""
         if time.monotonic() < self._until:
             return self._policies
         async with self._reading:
-            if time.monotonic() < self._until:
-                return self._policies
-            while True:
-                self._changes = 0
+            if time.monotonic() >= self._until:
                 until = time.monotonic() + self._seconds
                 read = await self._read()
-                self._ever = True
                 if read != self._policies:  # else what was worked out from them stays good
                     self._policies = read
-                if not self._changes:  # else something was changed while it was read
-                    self._until = until
-                    return self._policies
+                self._ever, self._until = True, until
+        return self._policies
 
     def last(self) -> tuple[Policy, ...] | None:
         """As they were when they could last be read; None if they never could."""

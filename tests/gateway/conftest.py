@@ -24,6 +24,7 @@ from gateway.app import App, create_app
 from gateway.errors import StoreAway
 from gateway.identity.records import Key
 from gateway.settings import Settings, load
+from gateway.store.redis import Store
 from tests.gateway.signing_in import new_browser, sign_in_door
 
 # Fixtures of people who sign in, for every test here.
@@ -66,6 +67,13 @@ def redis_url(valkey: str) -> str:
     """An empty database."""
     redis.Redis.from_url(valkey).flushall()
     return valkey
+
+
+@pytest.fixture
+async def store(redis_url: str) -> AsyncIterator[Store]:
+    store = Store(redis_url, 5.0)
+    yield store
+    await store.aclose()
 
 
 @dataclass

@@ -47,16 +47,20 @@ async def asked(door: RunningDoor, headers: dict[str, str], **body: Any) -> None
         assert response.status == 200, await response.text()
 
 
+async def asked_for(door: RunningDoor, headers: dict[str, str], where: str, name: str) -> None:
+    if where == "header":
+        await asked(door, headers | {"x-on-behalf-of": name})
+    else:
+        await asked(door, headers, user=name)
+
+
 @pytest.mark.parametrize("name", [HANA.id, f"{ISSUER}|hana", f" {HANA.id} "])
 @pytest.mark.parametrize("where", ["header", "body"])
 async def test_a_person_of_the_door_is_booked_and_shares_prefixes_with_their_tenant(
     rag: tuple[RunningDoor, dict[str, str]], name: str, where: str
 ) -> None:
     door, headers = rag
-    if where == "header":
-        await asked(door, headers | {"x-on-behalf-of": name})
-    else:
-        await asked(door, headers, user=name)
+    await asked_for(door, headers, where, name)
     assert await booked(door) == {HANA.id}
     assert door.backend.asked[0].headers["x-sekisho-cache-salt"] == "research"
 
@@ -67,10 +71,7 @@ async def test_any_other_name_is_the_programs_own(
     rag: tuple[RunningDoor, dict[str, str]], name: str, where: str
 ) -> None:
     door, headers = rag
-    if where == "header":
-        await asked(door, headers | {"x-on-behalf-of": name})
-    else:
-        await asked(door, headers, user=name)
+    await asked_for(door, headers, where, name)
     assert await booked(door) == {f"{SERVICE}/{name}"}
     assert door.backend.asked[0].headers["x-sekisho-cache-salt"] == "default"
 

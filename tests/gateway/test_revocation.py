@@ -187,13 +187,6 @@ async def test_news_that_was_lost_is_made_up_for_when_redis_is_back(start_door: 
     assert received[-1]["error"]["code"] == "credential_revoked"
 
 
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 1.0)
-    yield store
-    await store.aclose()
-
-
 def sessions(store: Store) -> Sessions:
     return Sessions(store, Sealer(b"0" * 32), 60.0, 60.0)
 

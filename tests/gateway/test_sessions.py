@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
@@ -22,13 +21,6 @@ TOKENS = Tokens("an-id-token", "a-refresh-token")
 def arrival(user: str = "usr_a", **fields: object) -> Arrival:
     base = Arrival(user, "https://idp.example", "192.0.2.1", "Mozilla/5.0", TOKENS, "sid-1", 0)
     return base._replace(**fields)
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 1.0)
-    yield store
-    await store.aclose()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,13 +14,6 @@ from tests.gateway.conftest import RunningDoor, StartDoor, ask, eventually
 from tests.gateway.test_disconnect import usage
 
 DAY_MS = 1_790_000_000_000  # 2026-09-21
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 1.0)
-    yield store
-    await store.aclose()
 
 
 async def test_a_request_is_booked_once_however_often_it_is_sent(store: Store) -> None:

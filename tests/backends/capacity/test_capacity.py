@@ -85,15 +85,3 @@ def test_blocks_are_whole_and_never_negative() -> None:
     assert c.num_kv_blocks(16 * 100 * 10 - 1, 100) == 9
     assert c.num_kv_blocks(-1, 100) == 0
     assert c.conversations_held(-1, 100, 100) == 0
-
-
-def test_the_first_token_of_an_idle_engine_takes_as_long_as_reading_the_prompt() -> None:
-    assert c.predict_ttft(0, 0, 1000, prefill_tok_s=2000, step_seconds=0.05) == 0.5
-
-
-def test_the_first_token_waits_for_those_before_and_shares_steps_with_those_that_run() -> None:
-    assert c.predict_ttft(0, 3, 1000, prefill_tok_s=2000, step_seconds=0.05) == 2.0
-    # The step under way, and two more for the two chunks.
-    assert c.predict_ttft(8, 0, 1000, prefill_tok_s=2000, step_seconds=0.05) == pytest.approx(0.65)
-    assert c.predict_ttft(8, 1, 100, prefill_tok_s=2000, step_seconds=0.05) == pytest.approx(0.2)
-    assert c.predict_ttft(8, 0, 1000, 2000, 0.05, chunk_tokens=2048) == pytest.approx(0.6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -54,13 +53,6 @@ class Office:
 
 def _claims(subject: str, claims: dict[str, Any]) -> dict[str, Any]:
     return {"iss": ISSUER, "sub": subject, "iat": int(time.time())} | claims
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 1.0)
-    yield store
-    await store.aclose()
 
 
 @pytest.fixture

@@ -87,13 +87,6 @@ class Line:
         return self.redis.exists(*names) == 0 and self.state("kv") == 0
 
 
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 5.0)
-    yield store
-    await store.aclose()
-
-
 MakeLine = Callable[..., Line]
 OpenLine = Callable[..., Awaitable[Line]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -58,13 +58,6 @@ def clock(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock(client)
     monkeypatch.setattr(service, "_now_ms", lambda: found.ms)
     return found
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 5.0)
-    yield store
-    await store.aclose()
 
 
 class Quotas:

@@ -17,7 +17,7 @@ from gateway.quotas.reaper import Account, Reaper
 from gateway.store import keys
 from gateway.store.records import Records
 from gateway.store.redis import Store
-from tests.gateway.quotas.conftest import LEASE, Clock, Quotas, Start, leftovers, person, policy
+from tests.gateway.quotas.conftest import LEASE, Clock, Start, leftovers, person, policy
 
 ANN = person("ann")
 ALL = policy(
@@ -307,17 +307,6 @@ async def test_a_counter_lives_no_longer_than_two_days_after_its_period(quotas: 
     found = {key.decode(): client.ttl(key) for key in client.scan_iter("{sekisho}:*")}
     assert all(life > 0 for key, life in found.items() if ":record" not in key and "test-clock" not in key), found
     assert max(found.values()) <= 30 * 86_400
-
-
-async def test_a_changed_policy_applies_at_once_where_the_news_is_heard(store: Store) -> None:
-    one = Quotas(store, {}, "UTC")
-    book = PolicyBook(Records(store), 60.0)
-    await one.directory.create(None, policy("a", tokens_per_day=5))
-    assert len(await book.all()) == 1
-    await one.directory.create(None, policy("b", tokens_per_day=5))
-    assert len(await book.all()) == 1
-    book.forget()
-    assert len(await book.all()) == 2
 
 
 async def test_a_policy_that_cannot_be_read_is_told_once_and_left_out(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import date
 
 import pytest
@@ -15,13 +14,6 @@ from gateway.usage.ledger import Booked, Used, Whose
 
 DAY = date(2026, 9, 21)
 DAY_MS = 1_790_000_000_000
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 1.0)
-    yield store
-    await store.aclose()
 
 
 async def all_booked(store: Store, *days: date) -> list[Booked]:
