@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+# A request's top-level fields, each value as the bytes it was.
+Fields = Mapping[str, msgspec.Raw]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +20,32 @@ class ModelCard:
     id: str
     context_length: int | None = None
     owned_by: str = "sekisho"
+
+
+class Readiness(Enum):
+    READY = "ready"
+    WARMING = "warming"  # the process is there; its model is still loading
+    MISCONFIGURED = "misconfigured"  # it refuses our credential
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the operator knows of an engine and no adapter can ask. None: as is usual for this kind of engine."""
+
+    tools: bool | None = None  # it was started with a parser for tool calls
+    images: bool | None = None  # its model reads images
+    priority: bool = False  # it was started with priority scheduling
+    num_ctx: int | None = None  # Ollama: context to load a model with, always the same
+    keep_alive: str | None = None  # Ollama: how long a model stays loaded
+
+
+class Refusal(NamedTuple):
+    """What an engine cannot do: told to the user before it is sent."""
+
+    message: str
+    param: str | None = None
+    code: str = "unsupported_parameter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +98,28 @@ class Upstream(Protocol):
 class Backend(Protocol):
     """An engine. Every method raises nothing but BackendError."""
 
-    name: str
+    name: str  # as it is configured, unique
+    kind: str  # as it is registered
     keeps_accounts: bool  # `account` knows every request that came here lately
+    continues: bool  # goes on with a last assistant message: continue_final_message
+
+    def refusal(self, path: str, fields: Fields) -> Refusal | None:
+        """What of this request it cannot do, as far as that is known before it is sent."""
+        ...
 
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> Upstream:
-        """POST the body. Returns when the status is known; an error status is raised as Rejected."""
+        """POST the body. Returns when the status is known; an error status is raised as Rejected.
+
+        Path, body and answer are in the OpenAI form, whatever the engine speaks. Chat and completions ask for a stream
+        with usage, and are answered by server-sent events; anything else by JSON.
+        """
         ...
 
     async def models(self) -> list[ModelCard]:
         """What it serves now."""
         ...
 
-    async def ready(self) -> bool:
+    async def readiness(self) -> Readiness:
         """Whether it would take a request now. Cheap, runs no model, raises nothing."""
         ...
 

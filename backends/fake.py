@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from backends.base import Account, Backend, Load, ModelCard
+from backends.base import Account, Backend, Fields, Load, ModelCard, Options, Readiness, Refusal
 from backends.errors import BackendError, Broken, Rejected
 
 
@@ -62,15 +62,26 @@ class FakeUpstream:
 class FakeBackend:
     """`answer` makes a script from a request body; `asked` lists every request; `accounts` is what it counted."""
 
-    name = "fake"
+    kind = "fake"
     keeps_accounts = False
+    continues = False
 
-    def __init__(self, answer: Callable[[bytes], Script] | None = None, models: Sequence[str] = ("fake",)) -> None:
+    def __init__(
+        self,
+        answer: Callable[[bytes], Script] | None = None,
+        models: Sequence[str] = ("fake",),
+        name: str = "fake",
+    ) -> None:
+        self.name = name
         self.answer = answer or (lambda body: chat_script(("Hello", ", ", "world", ".")))
         self.asked: list[Asked] = []
         self.accounts: dict[str, Account] = {}
         self.is_ready = True
+        self.refuses: Refusal | None = None
         self._models = [ModelCard(name, 4096) for name in models]
+
+    def refusal(self, path: str, fields: Fields) -> Refusal | None:
+        return self.refuses
 
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> FakeUpstream:
         asked = Asked(path, body, dict(headers))
@@ -91,8 +102,8 @@ class FakeBackend:
             raise Broken("told not to be ready")
         return list(self._models)
 
-    async def ready(self) -> bool:
-        return self.is_ready
+    async def readiness(self) -> Readiness:
+        return Readiness.READY if self.is_ready else Readiness.DOWN
 
     async def load(self) -> Load:
         running = sum(1 for asked in self.asked if asked.started.is_set() and not asked.closed.is_set())
@@ -105,8 +116,8 @@ class FakeBackend:
         """Nothing is held."""
 
 
-def create(url: str, api_key: str | None = None) -> Backend:
-    return FakeBackend()
+def create(name: str, url: str, api_key: str | None, options: Options) -> Backend:
+    return FakeBackend(name=name)
 
 
 def event(payload: object) -> bytes:

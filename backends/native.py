@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from backends.base import Account, Backend
-from backends.errors import BackendError, Broken, Rejected
+from backends.base import Account, Backend, Options
+from backends.errors import Broken, Rejected
 from backends.openai import OpenAIBackend
 
 _FINAL = frozenset({"finished", "aborted", "failed"})
@@ -21,15 +21,11 @@ class _Told(msgspec.Struct):
 
 
 class NativeBackend(OpenAIBackend):
-    forwarded = frozenset({"x-request-id", "x-sekisho-cache-salt"})
+    kind = "native"
+    forwarded = OpenAIBackend.forwarded | {"x-sekisho-cache-salt"}
+    probed = "/health"
     keeps_accounts = True
-
-    async def ready(self) -> bool:
-        try:
-            await self._get("/health")
-        except BackendError:
-            return False
-        return True
+    continues = True
 
     async def account(self, request_id: str) -> Account | None:
         try:
@@ -44,5 +40,5 @@ class NativeBackend(OpenAIBackend):
         return Account(told.prompt_tokens, told.completion_tokens, told.cached_tokens, ended=told.state in _FINAL)
 
 
-def create(url: str, api_key: str | None = None) -> Backend:
-    return NativeBackend("native", url, api_key)
+def create(name: str, url: str, api_key: str | None, options: Options) -> Backend:
+    return NativeBackend(name, url, api_key, options)

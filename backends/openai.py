@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from backends.base import Account, Backend, Load, ModelCard
+from backends.base import Account, Backend, Fields, Load, ModelCard, Options, Readiness, Refusal, Upstream
 from backends.errors import BackendError, Broken, Rejected, translate
 from backends.gauges import load_of
 
@@ -23,6 +23,7 @@ _NO_METRICS = frozenset({401, 403, 404, 405, 501})
 _NO_METRICS_SECONDS = 60.0
 _ERROR_BODY_LIMIT = 64 * 1024
 _LARGE_BODY = 256 * 1024
+_USUAL = Options()
 _JSON_HEADERS = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
 
 
@@ -48,19 +49,26 @@ class HttpUpstream:
 
 
 class OpenAIBackend:
-    """`forwarded` names the headers of the door that this engine may see."""
+    """`forwarded` names the headers of the door that this engine may see; `probed` is what tells its readiness."""
 
-    forwarded: frozenset[str] = frozenset({"x-request-id"})
+    kind = "openai"
+    forwarded: frozenset[str] = frozenset({"x-request-id", "traceparent"})
+    probed = "/v1/models"
     keeps_accounts = False
+    continues = False
 
-    def __init__(self, name: str, url: str, api_key: str | None = None) -> None:
+    def __init__(self, name: str, url: str, api_key: str | None = None, options: Options = _USUAL) -> None:
         self.name = name
+        self.options = options
         self._base, self._socket = _split_url(url)
         self._credentials = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._session: aiohttp.ClientSession | None = None
         self._ask_load_from = 0.0  # monotonic seconds
 
-    async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> HttpUpstream:
+    def refusal(self, path: str, fields: Fields) -> Refusal | None:
+        return None
+
+    async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> Upstream:
         sent = _JSON_HEADERS | self._credentials | {k: v for k, v in headers.items() if k in self.forwarded}
         response = await self._post(path, body, sent)
         if response.status < 300:
@@ -74,12 +82,16 @@ class OpenAIBackend:
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise Broken("the engine's model list cannot be read") from error
 
-    async def ready(self) -> bool:
+    async def readiness(self) -> Readiness:
         try:
-            await self._get("/v1/models")
+            await self._get(self.probed)
+        except Rejected as error:
+            if error.status == 503:
+                return Readiness.WARMING
+            return Readiness.MISCONFIGURED if error.status in (401, 403) else Readiness.DOWN
         except BackendError:
-            return False
-        return True
+            return Readiness.DOWN
+        return Readiness.READY
 
     async def load(self) -> Load:
         if time.monotonic() < self._ask_load_from:
@@ -145,8 +157,8 @@ class OpenAIBackend:
         return self._session
 
 
-def create(url: str, api_key: str | None = None) -> Backend:
-    return OpenAIBackend("openai", url, api_key)
+def create(name: str, url: str, api_key: str | None, options: Options) -> Backend:
+    return OpenAIBackend(name, url, api_key, options)
 
 
 def _split_url(url: str) -> tuple[str, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from backends.base import Backend
+from backends.base import Backend, Options
 
 _CREATORS: dict[str, str] = {
     "native": "backends.native:create",
@@ -16,8 +16,10 @@ _CREATORS: dict[str, str] = {
 KINDS = tuple(_CREATORS)
 
 
-def create(kind: str, url: str, api_key: str | None = None) -> Backend:
+def create(
+    kind: str, url: str, api_key: str | None = None, *, name: str | None = None, options: Options | None = None
+) -> Backend:
     """The adapter for `kind`, which must be one of KINDS, talking to `url` (http://, https:// or unix:/path)."""
     module, _, function = _CREATORS[kind].partition(":")
-    creator: Callable[[str, str | None], Backend] = getattr(import_module(module), function)
-    return creator(url, api_key)
+    creator: Callable[[str, str, str | None, Options], Backend] = getattr(import_module(module), function)
+    return creator(name or kind, url, api_key, options or Options())

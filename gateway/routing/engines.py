@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterable
 
-from backends.base import Backend, ModelCard
+from backends.base import Backend, ModelCard, Readiness
 from backends.errors import BackendError
 from gateway.errors import EngineAway, ModelNotFound
 
@@ -83,7 +83,7 @@ class Engines:
     async def _look(self) -> None:
         self._checked = time.monotonic()
         try:
-            ready = await self.backend.ready()
+            ready = await self.backend.readiness() is Readiness.READY
             if ready:
                 self._models = {card.id: card for card in await self.backend.models()}
         except BackendError as error:

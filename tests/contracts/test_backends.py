@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backends.base import Account, Backend, Load, ModelCard, Upstream
+from backends.base import Account, Backend, Load, ModelCard, Readiness, Upstream
 from backends.errors import Broken, Rejected, Unreachable
 from backends.fake import FakeBackend, Script, chat_script
 from backends.native import NativeBackend
@@ -144,10 +144,10 @@ async def test_closing_twice_is_harmless(rig: Rig) -> None:
 
 async def test_models_readiness_and_load_are_told(rig: Rig) -> None:
     assert await rig.backend.models() == [ModelCard("fake", 4096)]
-    assert await rig.backend.ready() is True
+    assert await rig.backend.readiness() is Readiness.READY
     assert (await rig.backend.load()).kv_use in (None, 0.0, 0.25)
     rig.engine.is_ready = False
-    assert await rig.backend.ready() is False
+    assert await rig.backend.readiness() is not Readiness.READY
 
 
 async def test_a_large_body_arrives_whole(rig: Rig) -> None:
@@ -242,7 +242,7 @@ async def test_no_engine_is_unreachable(url: str) -> None:
     backend = OpenAIBackend("openai", url)
     with pytest.raises(Unreachable):
         await backend.open(PATH, b"{}", {})
-    assert await backend.ready() is False
+    assert await backend.readiness() is Readiness.DOWN
     await backend.aclose()
 
 

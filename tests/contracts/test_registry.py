@@ -12,7 +12,8 @@ from gateway.settings import Settings
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_can_be_made(kind: str) -> None:
-    assert create(kind, "unix:/nowhere/engine.sock", "key").name == kind
+    backend = create(kind, "unix:/nowhere/engine.sock", "key", name="gpu-a")
+    assert (backend.name, backend.kind) == ("gpu-a", kind)
 
 
 def test_the_setting_names_the_kinds_that_exist() -> None:
