@@ -46,7 +46,7 @@ class ReplayServer:
         writer.transport.abort()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        method, path, headers, body = await _read_request(reader)
+        method, path, headers, body = await read_request(reader)
         if self.die_before_answer > 0:
             self.die_before_answer -= 1
             return False
@@ -118,7 +118,7 @@ async def replaying(socket: Path | None = None) -> AsyncIterator[ReplayServer]:
         server.close()
 
 
-async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str], bytes]:
+async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str], bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.strip().split("\r\n")
     method, path, _ = first.split(" ")

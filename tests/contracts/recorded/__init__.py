@@ -1,0 +1,1 @@
+"""Real engines as they were recorded, played back over a real socket."""
