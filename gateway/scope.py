@@ -16,7 +16,9 @@ Role = Literal["user", "service", "auditor", "admin"]
 # follows from key, role and route, never from a body.
 QueueClass = Literal["interactive", "api", "batch"]
 # What a credential may be limited to; every route names the one it belongs to.
-Endpoint = Literal["chat", "completions", "models", "metrics", "admin"]
+Endpoint = Literal[
+    "chat", "completions", "responses", "embeddings", "rerank", "files", "batches", "models", "metrics", "admin"
+]
 
 
 @dataclass(frozen=True, slots=True)

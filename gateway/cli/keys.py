@@ -36,7 +36,13 @@ def create(
         typer.Option(help="user:ID or service_account:ID. [default: a service account of the key's name, made for it]"),
     ] = None,
     models: Annotated[list[str] | None, typer.Option(help="Names with commas between, * for any letters.")] = None,
-    endpoints: Annotated[list[str] | None, typer.Option(help="Of chat, completions, models, metrics, admin.")] = None,
+    endpoints: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of chat, completions, responses, embeddings, rerank, files, batches, models, metrics, admin. "
+            "[default: all but the last two]"
+        ),
+    ] = None,
     admin: Annotated[
         bool, typer.Option("--admin", help="For all that its owner may do; without --owner: all.")
     ] = False,

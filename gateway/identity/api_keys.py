@@ -27,7 +27,16 @@ from gateway.store.lookup import Lookup
 
 PREFIX = "sk-skh-"
 # What a key may do unless its maker says otherwise. Administration has to be asked for.
-DEFAULT_ENDPOINTS: tuple[Endpoint, ...] = ("chat", "completions", "models")
+DEFAULT_ENDPOINTS: tuple[Endpoint, ...] = (
+    "chat",
+    "completions",
+    "responses",
+    "embeddings",
+    "rerank",
+    "files",
+    "batches",
+    "models",
+)
 _WELL_FORMED = re.compile(KEY_PATTERN, re.ASCII)
 _ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _NO_DIGEST = "0" * 64
