@@ -50,8 +50,6 @@ _TELLING_TOKENS = 8
 # How a request ends whose engine was stopped while it was busy.
 _CUT_OFF = frozenset({"client_gone", "credential_revoked", "cancelled_by_administrator"})
 
-_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
 
 class _Open(NamedTuple):
     """A request between its asking and its booking."""
@@ -161,7 +159,8 @@ class Admission:
         size = Size(prompt, request.output_limit, context)
         plan = await self._quotas.plan(request.request_id, request.known(), request.model, size)
         if plan.output_cap:
-            request.body = _capped(request.body, max(1, plan.output_cap // request.choices), request.chat)
+            name = "max_completion_tokens" if request.form == "chat" else "max_tokens"
+            request.fields[name] = msgspec.Raw(b"%d" % max(1, plan.output_cap // request.choices))
         return plan
 
     def _admit_locally(self, request: RequestScope, plan: Plan) -> None:
@@ -314,10 +313,3 @@ def _seconds_per_token(request: RequestScope, meter: Meter) -> float:
     if request.outcome != "ok" or tokens < _TELLING_TOKENS:
         return 0.0
     return (time.monotonic() - meter.began_at) / (tokens - 1)
-
-
-def _capped(body: bytes, tokens: int, chat: bool) -> bytes:
-    """The body of a client that gave no limit, with the one of its policy."""
-    fields: dict[str, object] = dict(_split(body))
-    fields["max_completion_tokens" if chat else "max_tokens"] = tokens
-    return msgspec.json.encode(fields)

@@ -9,6 +9,8 @@ import asyncio
 import logging
 import time
 
+import msgspec
+
 from backends.base import Backend, Upstream
 from backends.errors import BackendError, Rejected, Unreachable
 from gateway.admission import Admission
@@ -26,6 +28,15 @@ from gateway.streaming.meter import Meter
 from gateway.streaming.relay import Sink, StreamSink, pump
 
 log = logging.getLogger("sekisho.pipeline")
+
+# The only paths of an engine that are ever asked for a user.
+_PATHS = {
+    "chat": "/v1/chat/completions",
+    "completions": "/v1/completions",
+    "embeddings": "/v1/embeddings",
+    "rerank": "/v1/rerank",
+}
+_STREAMED = frozenset({"chat", "completions"})
 
 
 class Pipeline:
@@ -124,7 +135,7 @@ class Pipeline:
         try:
             # An engine may hold its status back until the first token; the same patience covers both.
             async with asyncio.timeout(self._settings.first_token_timeout):
-                return await backend.open(request.path, request.body, steering)
+                return await backend.open(_PATHS[request.form], _body(request), steering)
         except BackendError as error:
             if isinstance(error, Unreachable):
                 self._engines.note_away()
@@ -144,3 +155,13 @@ class Pipeline:
 
 def _wants_places(request: RequestScope) -> bool:
     return request.streaming and request.headers.get(b"x-queue-updates") == b"1"
+
+
+def _body(request: RequestScope) -> bytes:
+    """What the engine gets. It always streams to the door where it can, and always counts."""
+    fields = request.fields
+    if request.form in _STREAMED and not (request.streaming and request.wants_usage):
+        options = msgspec.json.decode(fields.get("stream_options", b"null")) or {}
+        told = msgspec.json.encode(options | {"include_usage": True})
+        fields = fields | {"stream": msgspec.Raw(b"true"), "stream_options": msgspec.Raw(told)}
+    return msgspec.json.encode(fields)

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -15,6 +17,8 @@ Role = Literal["user", "service", "auditor", "admin"]
 # Who goes first when the engine is busy: people who wait for an answer, programs, work without haste. Ours to say: it
 # follows from key, role and route, never from a body.
 QueueClass = Literal["interactive", "api", "batch"]
+# What an engine is asked for.
+Form = Literal["chat", "completions", "embeddings", "rerank"]
 # What a credential may be limited to; every route names the one it belongs to.
 Endpoint = Literal[
     "chat", "completions", "responses", "embeddings", "rerank", "files", "batches", "models", "metrics", "admin"
@@ -69,11 +73,12 @@ class RequestScope:
     principal: Principal | None = None  # None until authenticated
     path_value: str = ""  # what stood in the place of the pattern's {…}
 
-    model: str = ""
-    body: bytes = b""  # as the engine gets it
+    form: Form = "chat"
+    model: str = ""  # as it is served; an alias is seen through
+    body: bytes = b""  # as the client sent it
+    fields: dict[str, msgspec.Raw] = field(default_factory=dict)  # what the engine is to get, each as the bytes it was
     streaming: bool = False  # the client asked for a stream
     wants_usage: bool = False  # the client asked for usage in the stream
-    chat: bool = True  # chat completion, not text completion
     choices: int = 1  # answers that were asked for
     output_limit: int = 0  # tokens of all of them together, by the client's own limit; 0 = it gave none
 

@@ -38,7 +38,7 @@ async def completions(door: Door, request: RequestScope) -> None:
         parsed = parse_completion(body, allowed=door.settings.allowed_fields)
     except InvalidRequest as error:
         raise from_invalid(error) from None
-    request.chat = False
+    request.form = "completions"
     await _complete(door, request, body, parsed)
 
 
@@ -61,7 +61,7 @@ async def _complete(door: Door, request: RequestScope, body: bytes, parsed: Chat
     request.output_limit = (parsed.output_limit or 0) * request.choices
     options = parsed.stream_options
     request.wants_usage = bool(options and options.include_usage)
-    request.body = body if request.wants_usage else _with_usage(body)
+    request.body, request.fields = body, _split(body)
     await door.pipeline.complete(request)
 
 
@@ -78,15 +78,6 @@ def _check_messages(parsed: ChatRequest, settings: Settings) -> None:
             param="messages",
             code="too_many_messages",
         )
-
-
-def _with_usage(body: bytes) -> bytes:
-    """The body with a stream and its usage asked for. The engine always streams to the door, and always counts."""
-    fields: dict[str, Any] = _split(body)
-    options = msgspec.json.decode(fields.get("stream_options", b"null")) or {}
-    fields["stream"] = True
-    fields["stream_options"] = options | {"include_usage": True}
-    return msgspec.json.encode(fields)
 
 
 def _model(card: ModelCard) -> dict[str, Any]:

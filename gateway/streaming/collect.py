@@ -25,7 +25,7 @@ class CollectSink:
         self._request = request
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
-        self._take_choice = self._take_delta if request.chat else self._take_text
+        self._take_choice = self._take_delta if request.form == "chat" else self._take_text
 
     async def take(self, events: list[bytes], began: bool) -> None:
         for event in events:
@@ -48,7 +48,7 @@ class CollectSink:
         """Nothing is held."""
 
     def answer(self) -> dict[str, Any]:
-        name = "chat.completion" if self._request.chat else "text_completion"
+        name = "chat.completion" if self._request.form == "chat" else "text_completion"
         choices = [self._choices[index] for index in sorted(self._choices)]
         return self._answer | {"object": name, "choices": choices}
 

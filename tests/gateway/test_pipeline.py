@@ -34,9 +34,9 @@ async def test_usage_is_always_asked_of_the_engine_and_kept_from_a_client_that_d
     assert sent["stream_options"] == {"include_usage": True}
 
 
-async def test_usage_reaches_a_client_that_asked_and_its_body_is_forwarded_as_it_came(door: RunningDoor) -> None:
-    body = b'{ "model":"fake","messages":[{"role":"user","content":"\\u3042"}],"stream":true,"temperature":0.10,'
-    body += b'"stream_options":{"include_usage":true} }'
+async def test_usage_reaches_a_client_that_asked_and_its_values_are_forwarded_as_they_came(door: RunningDoor) -> None:
+    body = b'{"model":"fake","messages":[{"role":"user", "content":"\\u3042"}],"stream":true,"temperature":0.10,'
+    body += b'"stream_options":{"include_usage":true}}'
     async with door.client.post("/v1/chat/completions", data=body) as response:
         received = events(await response.text())
     assert received[-2]["choices"] == []
