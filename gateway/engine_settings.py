@@ -14,6 +14,7 @@ Kind = Literal["native", "openai", "fake"]
 
 # What leaves the house has to be let, by whose it is and by what is in it.
 EVERYBODY = "*"
+DATA_CLASS = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 MAX_CONCURRENCY = 100_000
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from ipaddress import ip_address, ip_network
@@ -18,6 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from gateway.engine_settings import DATA_CLASS, BackendSettings, Kind, ModelName, engine_url
 from gateway.scope import QueueClass, Role
 
 ENV_PREFIX = "SEKISHO_"
@@ -35,12 +37,6 @@ class SettingsError(Exception):
 def _redis_url(value: str) -> str:
     if not value.startswith(("unix://", "redis://", "rediss://")):
         raise ValueError("expected redis://host:port/db, rediss://host:port/db or unix:///path/to/socket")
-    return value
-
-
-def _engine_url(value: str) -> str:
-    if not value.startswith(("unix:", "http://", "https://")):
-        raise ValueError("expected http://host:port, https://host or unix:/path/to/socket")
     return value
 
 
@@ -197,14 +193,25 @@ class Settings(BaseModel):
     replicas: int = Field(
         1, ge=1, le=1000, description="Gateways on this Redis: local_share takes one part of so many."
     )
-    engine_kind: Literal["native", "openai", "fake"] = Field(
-        "native", description="Which adapter speaks to the engine."
-    )
-    engine_url: Annotated[str, AfterValidator(_engine_url)] = Field(
+    engine_kind: Kind = Field("native", description="Which adapter speaks to the engine, where there is one.")
+    engine_url: Annotated[str, AfterValidator(engine_url)] = Field(
         "http://127.0.0.1:8000", description="Where the engine listens: unix:/path, http:// or https://."
     )
     engine_api_key: SecretStr | None = Field(
         None, description="The engine's own key, if it has one. Users never see it."
+    )
+    backends: tuple[BackendSettings, ...] = Field(
+        (),
+        description="Engines, where there are several. Read anew when the file changes.",
+    )
+    aliases: dict[ModelName, ModelName] = Field(
+        default_factory=dict, description="Names that people use, to the models that stand for them now. Read anew too."
+    )
+    overflow_after: float = Field(
+        5.0, ge=0, le=3600, description="Who would wait so many seconds goes to the next tier, where that is allowed."
+    )
+    data_class: Annotated[str, Field(pattern=DATA_CLASS)] = Field(
+        "internal", description="Of a request that does not say its own in X-Data-Class."
     )
     bootstrap_key: Annotated[SecretStr | None, AfterValidator(_bootstrap_key)] = Field(
         None, description="An admin API key that exists from the start, for automation."
@@ -294,6 +301,25 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged, and above.")
 
     @property
+    def engines(self) -> tuple[BackendSettings, ...]:
+        """All of them: the one of `engine_*`, where it is named or the only one, before those of `backends`."""
+        if self.backends and "engine_url" not in self.model_fields_set:
+            return self.backends
+        named = {"name": self.engine_kind, "kind": self.engine_kind}
+        alone = BackendSettings.model_validate({**named, "url": self.engine_url, "api_key": self.engine_api_key})
+        return (alone, *self.backends)
+
+    @model_validator(mode="after")
+    def _names_are_clear(self) -> Settings:
+        for name, times in Counter(engine.name for engine in self.engines).items():
+            if times > 1:
+                raise ValueError(f"backends: {times} of them are called {name!r}; expected names of their own")
+        for alias, model in self.aliases.items():
+            if model in self.aliases:
+                raise ValueError(f"aliases.{alias}: {model!r} is an alias itself; expected the name of a model")
+        return self
+
+    @property
     def signs_in_locally(self) -> bool:
         return self.local_sign_in and not self.issuers
 
@@ -346,6 +372,8 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
 _TABLES = {
     "issuers": "a list of objects",
     "prices": "an object of objects",
+    "backends": "a list of objects",
+    "aliases": "an object of names",
     "token_weights": "an object of numbers",
 } | dict.fromkeys(
     ("class_weights", "class_max_queue", "class_queue_timeout", "starvation_seconds"), "an object of class and number"
@@ -368,7 +396,11 @@ def _fault(item: Any) -> str:
     name = ".".join(str(part) for part in item["loc"])
     if not name:  # of settings that do not go together, which names them itself
         return str(item["msg"].removeprefix("Value error, "))
-    secret = name.startswith(("bootstrap_key", "engine_api_key", "open_webui_secret")) or "secret" in name
+    secret = (
+        name.startswith(("bootstrap_key", "engine_api_key", "open_webui_secret"))
+        or "secret" in name
+        or name.endswith("api_key")
+    )
     value = "(hidden)" if secret else repr(item["input"])
     if item["type"] == "extra_forbidden":
         return f"{name}: {value} is not a setting; known are {', '.join(sorted(Settings.model_fields))}"
