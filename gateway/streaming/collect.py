@@ -19,10 +19,13 @@ _TOLD_ONCE = frozenset({"role", "id", "type", "index"})
 
 
 class CollectSink:
-    def __init__(self, request: RequestScope) -> None:
+    """`shape`: makes of the whole answer what the client asked for."""
+
+    def __init__(self, request: RequestScope, shape: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> None:
         self.committed = False
         self.answered = False
         self._request = request
+        self._shape = shape
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._take_choice = self._take_delta if request.form == "chat" else self._take_text
@@ -33,7 +36,8 @@ class CollectSink:
                 self._take_chunk(_decoded(event))
 
     async def finish(self) -> None:
-        body = msgspec.json.encode(self.answer())
+        answer = self.answer()
+        body = msgspec.json.encode(self._shape(answer) if self._shape else answer)
         self.committed = self.answered = True
         await self._request.begin(200, [*_JSON_HEADERS, (b"content-length", str(len(body)).encode())])
         await self._request.write(body, more=False)

@@ -44,6 +44,35 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
+class Framing(Protocol):
+    """How a client's events are written."""
+
+    def events(self, events: list[bytes]) -> bytes:
+        """Of what the engine said, [DONE] at the end of it."""
+        ...
+
+    def end(self) -> bytes:
+        """Where the engine said no [DONE]."""
+        ...
+
+    def error(self, error: DoorError) -> bytes:
+        """In the place of an end."""
+        ...
+
+
+class ChatFraming:
+    """As the engine said it."""
+
+    def events(self, events: list[bytes]) -> bytes:
+        return b"".join(map(sse.event, events))
+
+    def end(self) -> bytes:
+        return sse.DONE
+
+    def error(self, error: DoorError) -> bytes:
+        return sse.event(error.body())
+
+
 async def pump(
     upstream: Upstream, meter: Meter, sink: Sink, *, wants_usage: bool, first_token: float, stall: float
 ) -> None:
@@ -79,10 +108,11 @@ async def _pump(
 class StreamSink:
     """The client's event stream. Its status waits for content, or for the moment the client needs a sign of life."""
 
-    def __init__(self, request: RequestScope, keepalive_seconds: float) -> None:
+    def __init__(self, request: RequestScope, keepalive_seconds: float, framing: Framing | None = None) -> None:
         self.committed = False
         self.answered = False
         self._request = request
+        self._framing = framing or ChatFraming()
         self._held: list[bytes] = []
         self._writing = asyncio.Lock()
         self._keepalive_seconds = keepalive_seconds
@@ -101,11 +131,11 @@ class StreamSink:
             events, self._held = self._held + events, []
         if events[-1] == b"[DONE]":
             self.answered = True
-        await self._write(b"".join(map(sse.event, events)))
+        await self._write(self._framing.events(events))
 
     async def finish(self) -> None:
-        rest = b"".join(map(sse.event, self._held))
-        done = b"" if self.answered else sse.DONE
+        rest = self._framing.events(self._held)
+        done = b"" if self.answered else self._framing.end()
         self.answered = True
         await self._write(rest + done, more=False)
 
@@ -114,7 +144,7 @@ class StreamSink:
         # A client that has stopped reading will not read this either.
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                await self._write(b"" if self.answered else sse.event(error.body()), more=False)
+                await self._write(b"" if self.answered else self._framing.error(error), more=False)
 
     def tell_place(self, place: int, eta: float | None) -> None:
         """A comment for a client that asked to be told. One that reads slowly misses places, never the last."""
