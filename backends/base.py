@@ -61,6 +61,7 @@ class Load:
     kv_blocks_total: int | None = None
     kv_blocks_free: int | None = None
     block_size: int | None = None  # tokens
+    slots: int | None = None  # requests that it runs at once
 
     @property
     def kv_tokens(self) -> int | None:
@@ -102,6 +103,8 @@ class Backend(Protocol):
     kind: str  # as it is registered
     keeps_accounts: bool  # `account` knows every request that came here lately
     continues: bool  # goes on with a last assistant message: continue_final_message
+    trusts_load: bool  # `load` is as true as the door's own count
+    probe_seconds: float  # between two looks at its readiness, at least
 
     def refusal(self, path: str, fields: Fields) -> Refusal | None:
         """What of this request it cannot do, as far as that is known before it is sent."""

@@ -65,6 +65,8 @@ class FakeBackend:
     kind = "fake"
     keeps_accounts = False
     continues = False
+    trusts_load = True
+    probe_seconds = 5.0
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class _Told(msgspec.Struct):
 class NativeBackend(OpenAIBackend):
     kind = "native"
     forwarded = OpenAIBackend.forwarded | {"x-sekisho-cache-salt"}
-    probed = "/health"
+    probed = ("/health",)
     keeps_accounts = True
     continues = True
 

@@ -17,7 +17,7 @@ from backends.errors import BackendError, Broken, Rejected, translate
 from backends.gauges import load_of
 
 _CONNECT_SECONDS = 5.0
-_PROBE_SECONDS = 5.0
+_ERROR_BODY_SECONDS = 5.0
 # A managed service has no metrics for us, and an engine may be started without: ask seldom.
 _NO_METRICS = frozenset({401, 403, 404, 405, 501})
 _NO_METRICS_SECONDS = 60.0
@@ -49,13 +49,19 @@ class HttpUpstream:
 
 
 class OpenAIBackend:
-    """`forwarded` names the headers of the door that this engine may see; `probed` is what tells its readiness."""
+    """`forwarded` names the headers of the door that this engine may see.
+
+    It is ready when every path of `probed` answers, each within `patience` seconds.
+    """
 
     kind = "openai"
     forwarded: frozenset[str] = frozenset({"x-request-id", "traceparent"})
-    probed = "/v1/models"
+    probed: tuple[str, ...] = ("/v1/models",)
+    patience = 5.0
+    probe_seconds = 5.0
     keeps_accounts = False
     continues = False
+    trusts_load = True
 
     def __init__(self, name: str, url: str, api_key: str | None = None, options: Options = _USUAL) -> None:
         self.name = name
@@ -84,7 +90,8 @@ class OpenAIBackend:
 
     async def readiness(self) -> Readiness:
         try:
-            await self._get(self.probed)
+            for path in self.probed:
+                await self._get(path)
         except Rejected as error:
             if error.status == 503:
                 return Readiness.WARMING
@@ -132,7 +139,7 @@ class OpenAIBackend:
         raise AssertionError("unreachable")
 
     async def _get(self, path: str) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=_PROBE_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=self.patience)
         try:
             async with self._client().get(
                 self._base + path, headers=self._credentials, timeout=timeout, allow_redirects=False
@@ -197,7 +204,7 @@ def _reuse_tracer() -> aiohttp.TraceConfig:
 async def _rejection(response: aiohttp.ClientResponse) -> Rejected:
     body = b""
     try:
-        async with asyncio.timeout(_PROBE_SECONDS):
+        async with asyncio.timeout(_ERROR_BODY_SECONDS):
             body = await response.content.read(_ERROR_BODY_LIMIT)
     except (aiohttp.ClientError, OSError):
         pass  # the status says enough
