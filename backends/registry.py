@@ -10,6 +10,10 @@ from backends.base import Backend, Options
 _CREATORS: dict[str, str] = {
     "native": "backends.native:create",
     "openai": "backends.openai:create",
+    "ollama": "backends.ollama.backend:create",
+    "sglang": "backends.sglang:create",
+    "vllm": "backends.vllm:create",
+    "llamacpp": "backends.llamacpp:create",
     "fake": "backends.fake:create",
 }
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from backends.base import Options
 
-Kind = Literal["native", "openai", "fake"]
+Kind = Literal["native", "openai", "ollama", "sglang", "vllm", "llamacpp", "fake"]
 
 # What leaves the house has to be let, by whose it is and by what is in it.
 EVERYBODY = "*"

@@ -1,7 +1,7 @@
 """Recordings of real engines, as lists of exchanges. Knows no socket.
 
-They lie in tests/data/recordings/<engine>-<version>/NN-<name>.json, one exchange or one scenario each. Of a scenario, whose
-answers lie in `observations`, every answered GET is an exchange.
+They lie in tests/data/recordings/<engine>-<version>/NN-<name>.json, one exchange or one scenario each. Of a scenario,
+whose answers lie in `observations`, every answered GET is an exchange.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
         ...
         engine.asked[-1].fields["stream"]        # what the engine was sent
 
-A request is answered by the recording with its method and path whose body is most like it: `stream` decides first, then the
-most fields that are equal and the fewest that are not. What is not recorded is a 404.
+A request is answered by the recording with its method and path whose body is most like it: `stream` decides first,
+then the most fields that are equal and the fewest that are not. What is not recorded is a 404.
 """
 
 from __future__ import annotations
