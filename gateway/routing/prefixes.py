@@ -100,7 +100,7 @@ def _text(fields: Fields) -> tuple[bytes, int]:
     beginning, size = bytearray(), 0
     for part in parts:
         view = memoryview(part)
-        size += len(view)
+        size += 1 + len(view)
         if len(beginning) < _MOST_BYTES:
             beginning += b"\n"
             beginning += view[:_MOST_BYTES]

@@ -34,6 +34,15 @@ KEYS = (
         "store.records",
         "when an API key was last used, Unix seconds, to the minute",
     ),
+    Key(
+        "{sekisho}:owned:<kind>:<subject>",
+        "hash",
+        "fields until deleted",
+        "batches",
+        "files and batches of somebody: id > bytes that count against what they may store",
+    ),
+    Key("{sekisho}:open-batches", "zset", "members until they end", "batches", "batches that have not ended"),
+    Key("{sekisho}:batch-lease:<id>", "string", "a lease, renewed", "batches", "which gateway runs a batch"),
     Key("{sekisho}:server-key", "string", "for ever", "identity.server_key", "fingerprint of server.key"),
     Key("{sekisho}:changed", "channel", "none", "store.records", "<kind>:<id> of what was just changed or deleted"),
     Key(
@@ -58,83 +67,89 @@ KEYS = (
     Key("{sekisho}:link:<hash>", "string", "10 minutes", "identity.local_link", "whom a one-time link signs in"),
     Key("{sekisho}:logout:<hash>", "string", "a token's life", "identity.logout", "marks a logout token as used"),
     Key(
-        "{sekisho}:leases:<engine>",
+        "{sekisho}:leases:<line>",
         "zset",
         "members until their expiry",
         "queueing",
         "turns in use: request id > expiry in ms",
     ),
     Key(
-        "{sekisho}:grants:<engine>",
+        "{sekisho}:grants:<line>",
         "hash",
         "fields until their turn ends",
         "queueing",
         "turns in use: request id > what was asked, since when (MessagePack)",
     ),
     Key(
-        "{sekisho}:line:<engine>",
+        "{sekisho}:line:<line>",
         "zset",
         "members until their turn",
         "queueing",
-        "who waits, by letter: class, subject, ticket, request id",
+        "who waits, by letter: class, subject, lane, ticket, request id",
     ),
     Key(
-        "{sekisho}:beats:<engine>",
+        "{sekisho}:beats:<line>",
         "zset",
         "members until their turn",
         "queueing",
         "who waits: request id > expiry in ms",
     ),
     Key(
-        "{sekisho}:asks:<engine>",
+        "{sekisho}:asks:<line>",
         "hash",
         "fields until their turn",
         "queueing",
         "who waits: request id > what was asked (MessagePack)",
     ),
     Key(
-        "{sekisho}:order:<class>:<engine>",
+        "{sekisho}:order:<class>:<line>",
         "zset",
         "members until their turn",
         "queueing",
-        "subjects of a class that wait, under the ticket of their first request > service received",
+        "subjects of a class that wait, once a lane, under the ticket of their first request > service received",
     ),
     Key(
-        "{sekisho}:due:<engine>",
+        "{sekisho}:due:<line>",
         "zset",
         "members until their turn",
         "queueing",
-        "class and subject that wait > ms at which they will have waited too long",
+        "class, subject and lane that wait > ms at which they will have waited too long",
     ),
     Key(
-        "{sekisho}:service:<engine>",
+        "{sekisho}:service:<line>",
         "zset",
         "members until it has faded",
         "queueing",
         "class and subject > weighted tokens served lately, scaled",
     ),
     Key(
-        "{sekisho}:running:<engine>",
+        "{sekisho}:running:<line>",
         "hash",
         "fields until their turns end",
         "queueing",
         "class and subject > turns in use; the same after a plus > what they were charged with",
     ),
-    Key("{sekisho}:queue:<engine>", "string", "for ever", "queueing", "sums of the queue (MessagePack); see fair.lua"),
-    Key("{sekisho}:speed:<engine>", "hash", "for ever", "queueing", "sums of measured speed; see queueing.speed"),
+    Key("{sekisho}:queue:<line>", "string", "for ever", "queueing", "sums of the queue (MessagePack); see fair.lua"),
     Key(
-        "{sekisho}:granted:<engine>",
+        "{sekisho}:speed:<line>",
+        "hash",
+        "for ever",
+        "queueing",
+        "backend > sums of measured speed (MessagePack); see queueing.speed",
+    ),
+    Key(
+        "{sekisho}:granted:<line>",
         "channel",
         "none",
         "queueing",
         "ids of waiting requests that were just given a turn; empty: somebody left the line",
     ),
     Key(
-        "{sekisho}:engines",
+        "{sekisho}:lines",
         "hash",
         "for ever",
         "queueing",
-        "engine > when a gateway last told of it (Unix seconds), its rules, room and models (MessagePack)",
+        "line > when a gateway last told of it (Unix seconds), its rules, rooms and models (MessagePack)",
     ),
     Key(
         "{sekisho}:cancelled",
@@ -149,6 +164,41 @@ KEYS = (
         "none",
         "queueing",
         "ids of requests that an administrator ended; empty: what is drained has changed",
+    ),
+    Key(
+        "{sekisho}:health",
+        "hash",
+        "fields for 5 s, renewed",
+        "routing.shared",
+        "gateway > until when it counts (ms), and how it finds the backends (MessagePack)",
+    ),
+    Key(
+        "{sekisho}:health-told",
+        "channel",
+        "none",
+        "routing.shared",
+        "a gateway and how it finds the backends now (MessagePack)",
+    ),
+    Key(
+        "{sekisho}:prefixes:<tenant>",
+        "zset",
+        "30 days after its last use",
+        "routing.prefix_use",
+        "the names that a tenant gave to beginnings of prompts > Unix seconds of their last use",
+    ),
+    Key(
+        "{sekisho}:prefix-use:<tenant>",
+        "hash",
+        "as prefixes:<tenant>",
+        "routing.prefix_use",
+        "what|name > requests, prompt and cached tokens of prompts that begin so",
+    ),
+    Key(
+        "{sekisho}:prefix-used:<request>",
+        "string",
+        "10 minutes",
+        "routing.prefix_use",
+        "marks a request as counted, against counting twice",
     ),
     Key(
         "{sekisho}:usage:<subject>:<yyyymmdd>",
@@ -226,9 +276,12 @@ SERVER_KEY = f"{TAG}:server-key"
 CHANGED = f"{TAG}:changed"
 AUDIT = f"{TAG}:audit"
 RESERVATIONS = f"{TAG}:reservations"
-ENGINES = f"{TAG}:engines"
+LINES = f"{TAG}:lines"
 CANCELLED = f"{TAG}:cancelled"
 ORDERS = f"{TAG}:orders"
+HEALTH = f"{TAG}:health"
+HEALTH_TOLD = f"{TAG}:health-told"
+OPEN_BATCHES = f"{TAG}:open-batches"
 
 
 def record(kind: str, record_id: str) -> str:
@@ -237,6 +290,14 @@ def record(kind: str, record_id: str) -> str:
 
 def records(kind: str) -> str:
     return f"{TAG}:records:{kind}"
+
+
+def owned(kind: str, subject: str) -> str:
+    return f"{TAG}:owned:{kind}:{quote(subject, safe='@')}"
+
+
+def batch_lease(batch_id: str) -> str:
+    return f"{TAG}:batch-lease:{batch_id}"
 
 
 def session(session_id: str) -> str:
@@ -267,52 +328,64 @@ def used(kind: str, record_id: str) -> str:
     return f"{TAG}:used:{kind}:{record_id}"
 
 
-def leases(engine: str) -> str:
-    return f"{TAG}:leases:{engine}"
+def leases(line: str) -> str:
+    return f"{TAG}:leases:{line}"
 
 
-def line(engine: str) -> str:
-    return f"{TAG}:line:{engine}"
+def line(line: str) -> str:
+    return f"{TAG}:line:{line}"
 
 
-def beats(engine: str) -> str:
-    return f"{TAG}:beats:{engine}"
+def beats(line: str) -> str:
+    return f"{TAG}:beats:{line}"
 
 
-def grants(engine: str) -> str:
-    return f"{TAG}:grants:{engine}"
+def grants(line: str) -> str:
+    return f"{TAG}:grants:{line}"
 
 
-def asks(engine: str) -> str:
-    return f"{TAG}:asks:{engine}"
+def asks(line: str) -> str:
+    return f"{TAG}:asks:{line}"
 
 
-def order(engine: str, klass: str) -> str:
-    return f"{TAG}:order:{klass}:{engine}"
+def order(line: str, klass: str) -> str:
+    return f"{TAG}:order:{klass}:{line}"
 
 
-def due(engine: str) -> str:
-    return f"{TAG}:due:{engine}"
+def due(line: str) -> str:
+    return f"{TAG}:due:{line}"
 
 
-def service(engine: str) -> str:
-    return f"{TAG}:service:{engine}"
+def service(line: str) -> str:
+    return f"{TAG}:service:{line}"
 
 
-def running(engine: str) -> str:
-    return f"{TAG}:running:{engine}"
+def running(line: str) -> str:
+    return f"{TAG}:running:{line}"
 
 
-def queue(engine: str) -> str:
-    return f"{TAG}:queue:{engine}"
+def queue(line: str) -> str:
+    return f"{TAG}:queue:{line}"
 
 
-def speed(engine: str) -> str:
-    return f"{TAG}:speed:{engine}"
+def speed(line: str) -> str:
+    return f"{TAG}:speed:{line}"
 
 
-def granted(engine: str) -> str:
-    return f"{TAG}:granted:{engine}"
+def granted(line: str) -> str:
+    return f"{TAG}:granted:{line}"
+
+
+def prefixes(tenant: str) -> str:
+    return f"{TAG}:prefixes:{quote(tenant, safe='@')}"
+
+
+def prefix_use(tenant: str) -> str:
+    return f"{TAG}:prefix-use:{quote(tenant, safe='@')}"
+
+
+def prefix_used(request_id: str) -> str:
+    return f"{TAG}:prefix-used:{request_id}"
 
 
 def usage(subject: str, day: str) -> str:
