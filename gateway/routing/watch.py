@@ -19,7 +19,7 @@ from gateway.routing.figures import Figures
 
 log = logging.getLogger("sekisho.routing")
 
-# Until it is ready again.
+# Between two looks at least, and as long as it is not ready.
 _AWAY_SECONDS = 0.25
 
 _Read = TypeVar("_Read")
@@ -57,7 +57,7 @@ class Watch:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def hurry(self) -> None:
-        """A request found it away, or somebody said so: look now."""
+        """A request found it away, or somebody said so: do not wait for the next look's time."""
         self._hurry.set()
 
     async def look(self, newest: float = 0.0) -> None:
@@ -71,10 +71,11 @@ class Watch:
     async def _keep_looking(self) -> None:
         while True:
             await self.look()
-            pause = self._backend.probe_seconds if self._is_ready else _AWAY_SECONDS
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._hurry.wait()
+            await asyncio.sleep(_AWAY_SECONDS)
+            if self._is_ready:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._backend.probe_seconds):
+                        await self._hurry.wait()
 
     async def _see(self) -> Seen:
         readiness = await self._backend.readiness()
@@ -83,7 +84,8 @@ class Watch:
             self._figures.reset()
             return Seen(readiness)
         models, load = await self._read(self._backend.models()), await self._read(self._backend.load())
-        stale = self._figures.take(load, self._held(), time.monotonic())
+        trusted = self._backend.trusts_load
+        stale = self._figures.take(load, self._held(), time.monotonic()) if trusted else ""
         return Seen(readiness, None if models is None else tuple(models), load or Load(), stale)
 
     async def _read(self, reading: Awaitable[_Read]) -> _Read | None:
