@@ -14,6 +14,7 @@
     │   └── HeadersTooLarge 431
     ├── Unauthenticated 401         no key, or not a key of ours
     ├── Forbidden 403               a known key that may not do this
+    ├── StaysInside 403             only engines outside the house would do, and this may not go there
     ├── CancelledByAdministrator 403  somebody in charge ended this request
     ├── TooManyFailures 429         this address keeps showing credentials that are not ours
     ├── QuotaExceeded 429           a limit of a policy is reached
@@ -28,6 +29,7 @@
     ├── EngineSilent 504            no token in time
     ├── InternalError 500           a fault of ours, with its traceback in the log only
     └── ClientGone 499              nobody is left to answer: logged, never sent
+        └── ClientStalled 499       the client has stopped reading
 
 Knows nothing of HTTP servers; `api` turns these into responses.
 """
@@ -163,6 +165,20 @@ class Forbidden(DoorError):
     log_level = logging.INFO
 
 
+class StaysInside(DoorError):
+    status = 403
+    type = "permission_error"
+    code = "external_not_allowed"
+    param = "model"
+    log_level = logging.INFO
+
+    def __init__(self, model: str, data_class: str) -> None:
+        super().__init__(
+            f"The model `{model[:200]}` runs outside the house, and your requests of the data class {data_class!r} may "
+            "not go there. Take another model, or ask an administrator."
+        )
+
+
 class CancelledByAdministrator(DoorError):
     status = 403
     type = "permission_error"
@@ -291,6 +307,10 @@ class ClientGone(DoorError):
 
     def __init__(self) -> None:
         super().__init__("The client closed the connection.")
+
+
+class ClientStalled(ClientGone):
+    code = "client_stalled"
 
 
 def _public_status(status: int) -> int:

@@ -14,7 +14,15 @@ import msgspec
 from backends.base import Backend, Upstream
 from backends.errors import BackendError, Rejected, Unreachable
 from gateway.admission import Admission
-from gateway.errors import ClientGone, DoorError, EngineSilent, InternalError, ModelNotFound, from_backend
+from gateway.errors import (
+    ClientGone,
+    ClientStalled,
+    DoorError,
+    EngineSilent,
+    InternalError,
+    ModelNotFound,
+    from_backend,
+)
 from gateway.identity import access
 from gateway.identity.authentication import Authentication
 from gateway.identity.revocation import Revocation
@@ -23,9 +31,12 @@ from gateway.routing.engines import Engines
 from gateway.scope import Principal, RequestScope
 from gateway.settings import Settings
 from gateway.streaming.collect import CollectSink
-from gateway.streaming.disconnect import unless_gone
+from gateway.streaming.continuation import Transcript
+from gateway.streaming.disconnect import cut_off, unless_gone
 from gateway.streaming.meter import Meter
-from gateway.streaming.relay import Sink, StreamSink, pump
+from gateway.streaming.pump import pump
+from gateway.streaming.relay import Sink, StreamSink
+from gateway.streaming.watch import Patience
 
 log = logging.getLogger("sekisho.pipeline")
 
@@ -72,6 +83,9 @@ class Pipeline:
         sink = self._sink(request)
         try:
             await unless_gone(request.receive, self._serve(request, backend, sink), lambda: sink.answered)
+        except ClientStalled:
+            await cut_off(request.send)
+            raise
         except ClientGone:
             raise
         except DoorError as error:
@@ -122,9 +136,13 @@ class Pipeline:
                 upstream,
                 meter,
                 sink,
+                Patience(
+                    first_token=max(0.0, settings.first_token_timeout - spent),
+                    stall=settings.stall_timeout,
+                    client=settings.client_stall_timeout,
+                ),
                 wants_usage=request.wants_usage or not request.streaming,
-                first_token=max(0.0, settings.first_token_timeout - spent),
-                stall=settings.stall_timeout,
+                transcript=Transcript(),
             )
         finally:
             request.first_token = meter.began_at

@@ -294,6 +294,9 @@ class Settings(BaseModel):
         300.0, gt=0, description="Seconds from dispatch to the first token; past it 504."
     )
     stall_timeout: float = Field(120.0, gt=0, description="Seconds between two chunks of an answer; past it 504.")
+    client_stall_timeout: float = Field(
+        60.0, gt=0, description="Seconds that a client may leave its answer unread; past it the connection is cut."
+    )
     total_timeout: float = Field(1800.0, gt=0, description="Seconds for a whole request, queue included; past it 504.")
     keepalive_seconds: float = Field(
         15.0, gt=0, description="Silence on a stream before a comment is sent, so that proxies keep it open."

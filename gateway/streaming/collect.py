@@ -30,7 +30,7 @@ class CollectSink:
         self._choices: dict[int, dict[str, Any]] = {}
         self._take_choice = self._take_delta if request.form == "chat" else self._take_text
 
-    async def take(self, events: list[bytes], began: bool) -> None:
+    async def take(self, events: list[bytes]) -> None:
         for event in events:
             if event != b"[DONE]":
                 self._take_chunk(_decoded(event))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from gateway.errors import ClientGone
-from gateway.scope import Receive
+from gateway.scope import Receive, Send
 
 T = TypeVar("T")
 
@@ -34,3 +34,14 @@ async def _gone(receive: Receive) -> None:
     """The body was read before, so what comes next is the end of the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def cut_off(send: Send) -> None:
+    """End the connection of a client that does not read: a close would wait until it has read everything.
+
+    ASGI has no word for it, so this takes the transport from uvicorn's `send`; of another server it asks nothing.
+    """
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+    if transport is not None:
+        transport.abort()
+        await asyncio.sleep(0)  # the server hears of it before the application returns

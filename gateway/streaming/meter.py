@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import EngineRefused
+from backends.errors import Rejected
 
 
 class _Delta(msgspec.Struct):
@@ -56,6 +56,7 @@ class Meter:
     def __init__(self) -> None:
         self.began = False  # content, or a finish, has been seen
         self.began_at = 0.0  # monotonic seconds
+        self.progress = 0  # how often content or a finish has been seen
         self.done = False  # [DONE] has been seen
         self.prompt_tokens: int | None = None  # None until the engine says
         self.cached_tokens = 0
@@ -75,7 +76,7 @@ class Meter:
         return max(self._reported, self._counted)
 
     def observe(self, data: bytes) -> bool:
-        """Take note of one event. False if it carries usage alone. Raises EngineRefused for an error event."""
+        """Take note of one event. False if it carries usage alone. Raises Rejected for an error event."""
         if data == _DONE:
             self.done = True
             return True
@@ -84,12 +85,19 @@ class Meter:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return True
         if chunk.error:
-            raise EngineRefused(200, data)
+            raise Rejected(200, data)
         if chunk.usage is not None:
             self._take_usage(chunk.usage)
         for choice in chunk.choices or ():
             self._take_choice(choice)
         return bool(chunk.choices) or chunk.usage is None
+
+    def observe_whole(self, body: bytes) -> None:
+        """Take note of an answer in one piece. Raises msgspec.DecodeError where it is no JSON object, or Rejected."""
+        msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        self.observe(body)
+        self._begin()
+        self.done = True
 
     def _take_usage(self, usage: _Usage) -> None:
         self.prompt_tokens = max(usage.prompt_tokens, self.prompt_tokens or 0)
@@ -109,5 +117,6 @@ class Meter:
         self._closed.add(choice.index)
 
     def _begin(self) -> None:
+        self.progress += 1
         if not self.began:
             self.began, self.began_at = True, time.monotonic()

@@ -1,23 +1,18 @@
-"""Moves an engine's stream to a sink: the client's own stream, or a collector for a client that asked for none.
+"""Writes an answer to the client as the event stream it asked for.
 
-Bytes in, events out: an event is passed on whole, so a keep-alive comment or an error can stand between any two.
+An event is written whole, so a keep-alive comment or an error can stand between any two.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Protocol
 
-from backends.base import Upstream
-from backends.errors import BackendError
 from backends.wire import sse
-from gateway.errors import DoorError, EngineBroken, EngineSilent, from_backend
+from gateway.errors import DoorError
 from gateway.scope import RequestScope
-from gateway.streaming.meter import Meter
+from gateway.streaming.disconnect import cut_off
 
-# After [DONE] the rest of the engine's answer is read, so that the connection can be used again, but not waited for.
-_AFTERMATH_SECONDS = 0.25
 _LAST_WORDS_SECONDS = 1.0
 
 _STREAM_HEADERS = [
@@ -33,7 +28,9 @@ class Sink(Protocol):
     committed: bool
     answered: bool
 
-    async def take(self, events: list[bytes], began: bool) -> None: ...
+    async def take(self, events: list[bytes]) -> None:
+        """The next ones; the first come once the engine has said something."""
+        ...
 
     async def finish(self) -> None: ...
 
@@ -73,38 +70,6 @@ class ChatFraming:
         return sse.event(error.body())
 
 
-async def pump(
-    upstream: Upstream, meter: Meter, sink: Sink, *, wants_usage: bool, first_token: float, stall: float
-) -> None:
-    """The whole answer into the sink. Raises a DoorError where it is refused, silent, or cut short."""
-    try:
-        await _pump(upstream, meter, sink, wants_usage, first_token, stall)
-    except TimeoutError:
-        if not meter.complete:
-            raise EngineSilent("The engine made no progress in time.") from None
-    except BackendError as error:
-        if not meter.complete:
-            raise from_backend(error) from error
-    except sse.OversizedEvent as error:
-        raise EngineBroken("The engine sent more in one event than can be passed on.") from error
-    if not meter.complete:
-        raise EngineBroken("The engine's answer ended before it was complete. Try again.")
-    await sink.finish()
-
-
-async def _pump(
-    upstream: Upstream, meter: Meter, sink: Sink, wants_usage: bool, first_token: float, stall: float
-) -> None:
-    feed, observe, now = sse.EventParser().feed, meter.observe, asyncio.get_running_loop().time
-    async with asyncio.timeout(first_token) as limit:
-        async for chunk in upstream.chunks():
-            events = [event.data for event in feed(chunk) if observe(event.data) or wants_usage]
-            if meter.began:
-                limit.reschedule(now() + (_AFTERMATH_SECONDS if meter.done else stall))
-            if events:
-                await sink.take(events, meter.began)
-
-
 class StreamSink:
     """The client's event stream. Its status waits for content, or for the moment the client needs a sign of life."""
 
@@ -113,7 +78,6 @@ class StreamSink:
         self.answered = False
         self._request = request
         self._framing = framing or ChatFraming()
-        self._held: list[bytes] = []
         self._writing = asyncio.Lock()
         self._keepalive_seconds = keepalive_seconds
         self._loop = asyncio.get_running_loop()
@@ -122,29 +86,24 @@ class StreamSink:
         self._unsaid = ""
         self._timer = self._loop.call_later(keepalive_seconds, self._on_silence)
 
-    async def take(self, events: list[bytes], began: bool) -> None:
-        if not began:
-            # A role or an empty delta says nothing yet: the engine may still refuse, and then with a true status.
-            self._held += events
-            return
-        if self._held:
-            events, self._held = self._held + events, []
+    async def take(self, events: list[bytes]) -> None:
         if events[-1] == b"[DONE]":
             self.answered = True
         await self._write(self._framing.events(events))
 
     async def finish(self) -> None:
-        rest = self._framing.events(self._held)
         done = b"" if self.answered else self._framing.end()
         self.answered = True
-        await self._write(rest + done, more=False)
+        await self._write(done, more=False)
 
     async def fail(self, error: DoorError) -> None:
         """An error after the status has gone: an error event, then the end, and no [DONE]."""
-        # A client that has stopped reading will not read this either.
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(_LAST_WORDS_SECONDS):
                 await self._write(b"" if self.answered else self._framing.error(error), more=False)
+        except TimeoutError:
+            # A client that has stopped reading will not read this either.
+            await cut_off(self._request.send)
 
     def tell_place(self, place: int, eta: float | None) -> None:
         """A comment for a client that asked to be told. One that reads slowly misses places, never the last."""
@@ -173,7 +132,9 @@ class StreamSink:
     def _on_silence(self) -> None:
         silence = self._loop.time() - self._last_write
         wait = self._keepalive_seconds - silence
-        if wait <= 0:
+        if wait <= 0 and self._writing.locked():
+            wait = self._keepalive_seconds  # silence is the client's: it does not read what there is
+        elif wait <= 0:
             self._unsaid = self._unsaid or "keep-alive"
             self._comment = self._loop.create_task(self._say())
             wait = self._keepalive_seconds

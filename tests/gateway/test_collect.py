@@ -13,7 +13,7 @@ from gateway.streaming.collect import CollectSink
 async def collected(*chunks: dict[str, Any], chat: bool = True) -> dict[str, Any]:
     request = RequestScope("id", "POST", "/", {}, 0, 0, _receive, _send, 0.0, form="chat" if chat else "completions")
     sink = CollectSink(request)
-    await sink.take([msgspec.json.encode(chunk) for chunk in chunks], began=True)
+    await sink.take([msgspec.json.encode(chunk) for chunk in chunks])
     return sink.answer()
 
 
