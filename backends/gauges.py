@@ -12,6 +12,8 @@ Series = Mapping[str, Sequence[float]]
 
 _VLLM_CACHE = re.compile(r"^vllm:cache_config_info\{(.*)\} ", re.MULTILINE)
 _LABEL = re.compile(r'\b(num_gpu_blocks|block_size)="(\d+)"')
+# Beside the whole, SGLang tells each gauge for each priority.
+_PART = re.compile(r'\bpriority="[^"]')
 
 
 def load_of(metrics: bytes) -> Load:
@@ -32,7 +34,7 @@ def parse(text: str) -> Series:
     """{name: value of each of its series}, labels dropped."""
     series: dict[str, list[float]] = {}
     for line in text.splitlines():
-        if line.startswith("#") or " " not in line:
+        if line.startswith("#") or " " not in line or _PART.search(line):
             continue
         name, _, value = line.rpartition(" ")
         try:

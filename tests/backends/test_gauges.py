@@ -37,6 +37,12 @@ def test_replicas_behind_one_port_add_up_and_their_cache_use_is_the_mean() -> No
     assert load.kv_use == pytest.approx(0.2555, abs=1e-4)
 
 
+def test_what_is_told_for_each_priority_is_not_added_to_the_whole() -> None:
+    whole = 'sglang:num_running_reqs{engine_type="unified",priority="",tp_rank="0"} 3.0\n'
+    parts = whole.replace('""', '"1"') + whole.replace('""', '"-9223372036854775808"')
+    assert load_of((whole + parts).encode()).running == 3
+
+
 @pytest.mark.parametrize("text", [b"", b"<html>not found</html>", b"\xff\xfe", b"vllm:x nonsense", b"# only a comment"])
 def test_metrics_of_nothing_known_tell_nothing(text: bytes) -> None:
     assert load_of(text) == Load()

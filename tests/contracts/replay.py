@@ -99,7 +99,7 @@ class ReplayServer:
         if path == "/v1/models":
             card = {"id": "fake", "object": "model", "owned_by": "sekisho", "max_model_len": 4096}
             return 200, msgspec.json.encode({"object": "list", "data": [card]})
-        return 200, b"{}"
+        return (200 if path == "/health" else 404), b"{}"
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from backends.base import Account, Backend, Load, ModelCard, Readiness, Upstream
@@ -15,6 +16,7 @@ from backends.errors import Broken, Rejected, Unreachable
 from backends.fake import FakeBackend, Script, chat_script
 from backends.native import NativeBackend
 from backends.openai import OpenAIBackend
+from backends.registry import create
 from tests.contracts.replay import ReplayServer, replaying
 
 PATH = "/v1/chat/completions"
@@ -43,7 +45,7 @@ class Rig:
         return list(self.engine.asked)
 
 
-@pytest.fixture(params=["fake", "openai", "native"])
+@pytest.fixture(params=["fake", "openai", "native", "sglang", "vllm", "llamacpp"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     if request.param == "fake":
         fake = FakeBackend()
@@ -51,8 +53,7 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
         return
     socket = tmp_path / "engine.sock" if request.param == "native" else None
     async with replaying(socket) as server, contextlib.AsyncExitStack() as stack:
-        kind = NativeBackend if request.param == "native" else OpenAIBackend
-        backend = kind(request.param, server.url)
+        backend = create(request.param, server.url)
         stack.push_async_callback(backend.aclose)
         yield Rig(backend, server)
 
@@ -151,19 +152,21 @@ async def test_models_readiness_and_load_are_told(rig: Rig) -> None:
 
 
 async def test_a_large_body_arrives_whole(rig: Rig) -> None:
-    body = b"0123456789" * 300_000
-    await read(await rig.open(body))
-    assert rig.asked[0].body == body
+    text = "0123456789" * 300_000
+    await read(await rig.open(msgspec.json.encode({"prompt": text})))
+    assert msgspec.json.decode(rig.asked[0].body)["prompt"] == text
 
 
 async def test_the_request_id_reaches_every_engine(rig: Rig) -> None:
     await read(await rig.open(x_request_id="abc"))
-    assert rig.asked[0].headers["x-request-id"] == "abc"
+    fields = msgspec.json.decode(rig.asked[0].body)
+    told = rig.asked[0].headers.get("x-request-id") or fields.get("request_id") or fields["rid"]
+    assert told.startswith("abc")
 
 
 async def test_only_our_own_engine_sees_the_cache_salt(rig: Rig) -> None:
     await read(await rig.open(x_sekisho_cache_salt="tenant"))
-    assert ("x-sekisho-cache-salt" in rig.asked[0].headers) == (rig.backend.name != "openai")
+    assert ("x-sekisho-cache-salt" in rig.asked[0].headers) == (rig.backend.kind in ("native", "fake"))
 
 
 async def test_the_native_engine_tells_its_load(tmp_path: Path) -> None:

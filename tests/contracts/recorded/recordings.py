@@ -1,13 +1,13 @@
 """Recordings of real engines, as lists of exchanges. Knows no socket.
 
-They lie in tests/data/recordings/<engine>-<version>/NN-<name>.json, one exchange or one scenario each. Of a scenario,
-whose answers lie in `observations`, every answered GET is an exchange.
+They lie in tests/data/recordings/<engine>-<version>/NN-<name>.json, one exchange or one scenario each. Every answer
+among the `observations` of a scenario is an exchange, at a moment that a test has to name: loading, without a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ class Exchange:
     headers: tuple[tuple[str, str], ...] = ()
     pieces: tuple[bytes, ...] = field(default=(), repr=False)
     chunked: bool = False
+    of_scenario: bool = False
 
     @property
     def status(self) -> int:
@@ -57,7 +58,10 @@ def _read(name: str, recording: dict[str, Any]) -> list[Exchange]:
         asked = body if isinstance(body, dict) else {}
         return [_exchange(name, request["method"], request["path"], asked, response)]
     seen = [one | {"status": one.get("result", one.get("status"))} for one in response.get("observations", ())]
-    return [_exchange(name, "GET", one["path"], {}, one) for one in seen if isinstance(one["status"], int)]
+    answered = [one for one in seen if isinstance(one["status"], int)]
+    return [
+        replace(_exchange(name, one.get("method", "GET"), one["path"], {}, one), of_scenario=True) for one in answered
+    ]
 
 
 def _exchange(name: str, method: str, path: str, asked: dict[str, Any], response: dict[str, Any]) -> Exchange:

@@ -8,7 +8,8 @@
         engine.asked[-1].fields["stream"]        # what the engine was sent
 
 A request is answered by the recording with its method and path whose body is most like it: `stream` decides first,
-then the most fields that are equal and the fewest that are not. What is not recorded is a 404.
+then the most fields that are equal and the fewest that are not. Moments of a scenario answer only where they are named.
+What is not recorded is a 404.
 """
 
 from __future__ import annotations
@@ -65,11 +66,16 @@ class RecordedEngine:
         assert set(names) <= {one.name for one in self._known}, f"not all recorded: {names}"
         self._first = names
 
+    def lacks(self, path: str) -> None:
+        """As if this path had never been recorded."""
+        self._known = tuple(one for one in self._known if one.path != path)
+
     def answer_to(self, method: str, path: str, fields: Mapping[str, Any]) -> Exchange:
         fitting = [one for one in self._known if (one.method, one.path) == (method, path)]
         for name in self._first:
             if told := [one for one in fitting if one.name == name]:
                 return told[0]
+        fitting = [one for one in fitting if not one.of_scenario]
         return max(fitting, key=lambda one: _likeness(one.asked, fields), default=_NOT_RECORDED)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
