@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -74,13 +75,16 @@ class Pipeline:
         """The body names whom a program asks for; where its key may say so, the request is theirs from here on."""
         request.principal = await self._authentication.behalf.in_body(request.known(), user)
 
-    async def complete(self, request: RequestScope) -> None:
-        """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent."""
+    async def complete(self, request: RequestScope, new_sink: Callable[[RequestScope], Sink] | None = None) -> None:
+        """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent.
+
+        `new_sink`: for an answer that is not to be written as the engine wrote it.
+        """
         if not access.may_use(request.known(), request.model):
             raise ModelNotFound(f"The model {request.model[:100]!r} does not exist, or your key may not use it.")
         backend = await self._engines.find(request.model)
         self._orders.check(request.model)
-        sink = self._sink(request)
+        sink = (new_sink or self._sink)(request)
         try:
             await unless_gone(request.receive, self._serve(request, backend, sink), lambda: sink.answered)
         except ClientStalled:

@@ -20,20 +20,20 @@ _OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dic
 def decode(decoder: msgspec.json.Decoder[T], body: bytes, extra: frozenset[str] = frozenset()) -> T:
     """A whole body. `extra`: names beyond the decoder's own that a setting lets through unread."""
     _check_bytes(body)
-    try:
-        return decoder.decode(_without(body, extra) if extra else body)
-    except msgspec.ValidationError as error:
-        raise explained(str(error)) from None
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
+    if extra:
+        fields = decode_part(_OBJECT, body)
+        body = msgspec.json.encode({name: value for name, value in fields.items() if name not in extra})
+    return decode_part(decoder, body)
 
 
-def decode_part(decoder: msgspec.json.Decoder[T], part: msgspec.Raw, where: str) -> T:
-    """A piece of a body that was found to be JSON before; `where` it stood, such as `input[2]`."""
+def decode_part(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw, where: str = "") -> T:
+    """A piece that was left undecoded in a body; `where` it stood, such as `input[2]`."""
     try:
-        return decoder.decode(part)
+        return decoder.decode(data)
     except msgspec.ValidationError as error:
         raise explained(str(error), where) from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
 
 
 def _check_bytes(body: bytes) -> None:
@@ -47,13 +47,6 @@ def _check_bytes(body: bytes) -> None:
         ) from None
     if is_deeper_than(body):
         raise InvalidRequest(f"The request body is nested more than {MAX_DEPTH} levels deep.", code="invalid_json")
-
-
-def _without(body: bytes, extra: frozenset[str]) -> bytes:
-    fields = _OBJECT.decode(body)
-    if not extra & fields.keys():
-        return body
-    return msgspec.json.encode({name: value for name, value in fields.items() if name not in extra})
 
 
 _PLACE = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`\Z")

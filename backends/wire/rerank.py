@@ -1,4 +1,4 @@
-"""The reranking request as Jina and Cohere write it, which vLLM, SGLang and llama.cpp take. Knows nothing of answers."""
+"""The reranking request as Jina and Cohere write it; vLLM, SGLang and llama.cpp take it. Knows nothing of answers."""
 
 from __future__ import annotations
 

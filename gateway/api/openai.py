@@ -18,22 +18,22 @@ from gateway.scope import RequestScope
 from gateway.settings import Settings
 
 # Values stay as the bytes they were: nothing is rounded or reordered inside them on the way to the engine.
-_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _STARTED = int(time.time())
 
 
 async def chat_completions(door: Door, request: RequestScope) -> None:
-    body = await _body(door, request)
+    body = await body_of(door, request)
     try:
         parsed = parse_chat(body, allowed=door.settings.allowed_fields)
     except InvalidRequest as error:
         raise from_invalid(error) from None
-    _check_messages(parsed, door.settings)
+    check_messages(len(parsed.messages), door.settings)
     await _complete(door, request, body, parsed)
 
 
 async def completions(door: Door, request: RequestScope) -> None:
-    body = await _body(door, request)
+    body = await body_of(door, request)
     try:
         parsed = parse_completion(body, allowed=door.settings.allowed_fields)
     except InvalidRequest as error:
@@ -61,21 +61,21 @@ async def _complete(door: Door, request: RequestScope, body: bytes, parsed: Chat
     request.output_limit = (parsed.output_limit or 0) * request.choices
     options = parsed.stream_options
     request.wants_usage = bool(options and options.include_usage)
-    request.body, request.fields = body, _split(body)
+    request.body, request.fields = body, split(body)
     await door.pipeline.complete(request)
 
 
-async def _body(door: Door, request: RequestScope) -> bytes:
+async def body_of(door: Door, request: RequestScope) -> bytes:
     body = await read_body(request, door.settings.max_body_bytes, door.settings.body_timeout)
     request.read = time.monotonic()
     return body
 
 
-def _check_messages(parsed: ChatRequest, settings: Settings) -> None:
-    if len(parsed.messages) > settings.max_messages:
+def check_messages(number: int, settings: Settings, param: str = "messages") -> None:
+    if number > settings.max_messages:
         raise BadRequest(
-            f"There are {len(parsed.messages)} messages; at most {settings.max_messages} are taken in one request.",
-            param="messages",
+            f"There are {number} messages; at most {settings.max_messages} are taken in one request.",
+            param=param,
             code="too_many_messages",
         )
 
