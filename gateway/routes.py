@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, health, openai, responses, sign_in
+from gateway.api import admin, batches, files, health, openai, responses, sign_in
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -29,6 +29,15 @@ ROUTES = (
     Route("DELETE", "/v1/responses/{id}", responses.stored, "responses"),
     Route("GET", "/v1/models", openai.models, "models"),
     Route("GET", "/v1/models/{model}", openai.model, "models"),
+    Route("POST", "/v1/files", files.create, "files"),
+    Route("GET", "/v1/files", files.list_, "files"),
+    Route("GET", "/v1/files/{id}", files.show, "files"),
+    Route("DELETE", "/v1/files/{id}", files.delete, "files"),
+    Route("GET", "/v1/files/{id}/content", files.content, "files"),
+    Route("POST", "/v1/batches", batches.create, "batches"),
+    Route("GET", "/v1/batches", batches.list_, "batches"),
+    Route("GET", "/v1/batches/{id}", batches.show, "batches"),
+    Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "batches"),
     Route("GET", "/healthz", health.healthz),
     Route("GET", "/readyz", health.readyz),
     Route("GET", "/metrics", health.metrics, "metrics", role="auditor"),

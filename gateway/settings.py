@@ -289,6 +289,15 @@ class Settings(BaseModel):
         frozenset(), description="Body fields beyond the known ones that are let through to the engine."
     )
 
+    files_dir: Path | None = Field(
+        None, description="Folder of people's files, the same for all gateways; otherwise files in the data folder."
+    )
+    max_file_bytes: int = Field(100 * 1024 * 1024, ge=1024, description="Largest file of a batch; past it 413.")
+    max_stored_bytes_per_subject: int = Field(
+        1024**3, ge=1024, description="What one person or program may store; past it no more files are taken."
+    )
+    batch_parallel: int = Field(8, ge=1, le=1000, description="Lines of one batch that are asked at once.")
+
     body_timeout: float = Field(60.0, gt=0, description="Seconds for a request body to arrive; past it 408.")
     first_token_timeout: float = Field(
         300.0, gt=0, description="Seconds from dispatch to the first token; past it 504."

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.admission import Admission
+from gateway.batches.book import Book
+from gateway.batches.files import Files
+from gateway.batches.runner import Runner
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.browsers import Browsers
 from gateway.identity.oidc.provider import Providers
@@ -46,3 +49,6 @@ class Door:
     providers: Providers
     people: People
     browsers: Browsers
+    files: Files
+    batches: Book
+    runner: Runner

@@ -115,13 +115,22 @@ class ApiKeys:
         record = await self._lookup.get(Key, id_of(key)) if _WELL_FORMED.match(key) else None
         if not self._opens(key, record) or record is None:
             raise Unauthenticated("Incorrect API key provided. Ask an administrator for a key of the form sk-skh-….")
-        if record.expires and record.expires <= time.time():
-            raise Unauthenticated("This API key has expired. Ask an administrator for a new one.", code="key_expired")
+        _check_expiry(record)
         if not is_allowed(request.client, record.allowed_ips):
             raise Forbidden("This API key may not be used from your address.", code="address_not_allowed")
         principal = await self._principal(record)
         self._uses.note(record.id)
         return self._open_webui.forwarded(request, principal) if record.forwards_users else principal
+
+    async def holder(self, key_id: str, *, names_others: bool) -> Principal:
+        """Whom a key stands for now, where nobody shows it. Raises Unauthenticated and Forbidden."""
+        record = await self._lookup.get(Key, key_id)
+        if record is None:
+            raise Unauthenticated("The API key that this was begun with is gone.", code="credential_revoked")
+        _check_expiry(record)
+        if names_others and not (record.on_behalf_of or record.forwards_users):
+            raise Forbidden("The API key that this was begun with may not name whom it asks for any more.")
+        return await self._principal(record)
 
     def _opens(self, key: str, record: Key | None) -> bool:
         """Digests are made and compared alike whether or not there is such a key, so that timing tells nothing."""
@@ -142,6 +151,11 @@ class ApiKeys:
         if owner.disabled:
             raise Forbidden("The account that this API key belongs to is disabled.", code="account_disabled")
         return as_principal(owner, grant=key.grant(), key_id=key.id)
+
+
+def _check_expiry(record: Key) -> None:
+    if record.expires and record.expires <= time.time():
+        raise Unauthenticated("This API key has expired. Ask an administrator for a new one.", code="key_expired")
 
 
 async def local_admin(directory: Directory) -> User:

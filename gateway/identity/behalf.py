@@ -48,6 +48,12 @@ class Behalf:
             return principal
         return await self._named(principal, user, "user")
 
+    async def again(self, service: Principal, subject: str, name: str) -> Principal:
+        """Somebody whom the program named before. Raises Forbidden where they are disabled by now."""
+        if (found := await self._lookup.get(User, subject)) is not None:
+            return _as_person(service, found)
+        return replace(opaque(service, name, name), subject=subject)
+
     async def _named(self, service: Principal, name: str, param: str) -> Principal:
         name = name.strip()
         if not is_name(name):

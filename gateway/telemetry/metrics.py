@@ -27,6 +27,9 @@ class Metrics:
             "sekisho_auth_failures", "Credentials that were refused, by reason.", ("reason",), registry=registry
         )
         self.tokens = Counter("sekisho_tokens", "Tokens booked.", ("kind",), registry=registry)
+        self.batch_lines = Counter(
+            "sekisho_batch_lines", "Lines of batches with a result.", ("result",), registry=registry
+        )
         self.total = Histogram(
             "sekisho_e2e_seconds", "Head received to last byte sent.", buckets=_SECONDS, registry=registry
         )
