@@ -91,9 +91,10 @@ class Answer:
         lines, newline, rest = data.rpartition(b"\n")
         made = b""
         if newline:
-            whole = b"".join((*self._tail, lines)).split(b"\n")
-            self._tail, self._tail_size = [], 0
-            made = b"".join(self._events(line) for line in whole if line.strip() and not self.over)
+            if self._tail:
+                lines = b"".join((*self._tail, lines))
+                self._tail, self._tail_size = [], 0
+            made = b"".join([self._events(line) for line in lines.split(b"\n")])
         if rest:
             self._tail.append(rest)
             self._tail_size += len(rest)
@@ -109,6 +110,8 @@ class Answer:
         return made
 
     def _events(self, data: bytes) -> bytes:
+        if self.over or not data.strip():
+            return b""
         try:
             line = _decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -151,13 +154,18 @@ class Answer:
     def _ended(self, line: _Line) -> bytes:
         if line.done_reason in ("load", "unload"):
             return self._failed("The engine loaded or unloaded the model and did not answer. Try again.", 500)
-        usage = Usage(line.prompt_eval_count, line.eval_count)
-        counted = sse.event(self._form.usage_chunk(self._head, usage))
+        counted = self._counted(line)
         if fault := self._judge(line.prompt_eval_count, line.eval_count):
             return counted + self._failed(fault, 400)
         self.over = True
         reason = "length" if line.done_reason == "length" else "tool_calls" if self._calls else "stop"
         return self._event(self._form.nothing, _encode(reason)) + counted + sse.DONE
+
+    def _counted(self, line: _Line) -> bytes:
+        if not line.prompt_eval_count:
+            return b""  # some older versions do not count a prompt that they remember: no count is better than 0
+        usage = Usage(line.prompt_eval_count, line.eval_count)
+        return sse.event(self._form.usage_chunk(self._head, usage))
 
     def _event(self, piece: bytes, finish_reason: bytes = b"null") -> bytes:
         return self._before + piece + b',"logprobs":null,"finish_reason":' + finish_reason + b"}]}\n\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from uuid import uuid4
 
 import msgspec
 
 from backends.base import Backend, Fields, Load, ModelCard, Options, Refusal, Upstream
-from backends.errors import Broken, Rejected
+from backends.errors import Broken, Rejected, TimedOut
 from backends.estimate import PromptEstimates, PromptSize, size_of
 from backends.ollama import answers, asking, embeddings, errors, models, refusals
 from backends.ollama.answers import Answer
@@ -79,7 +80,8 @@ class OllamaBackend(OpenAIBackend):
             self._loaded = models.loaded_contexts_of(await self._get("/api/ps"))
         except msgspec.DecodeError as error:
             raise Broken("the engine's model list cannot be read") from error
-        self._tells_context = self._tells_context and None not in self._loaded.values()
+        if self._loaded:
+            self._tells_context = None not in self._loaded.values()
         await self._learn_traits(digests)
         return [ModelCard(name, self._context(name).told, "ollama") for name in digests]
 
@@ -92,16 +94,23 @@ class OllamaBackend(OpenAIBackend):
         known = {name: self._traits[name] for name, digest in digests.items() if self._digests.get(name) == digest}
         for name in digests.keys() - known.keys():
             try:
-                known[name] = models.traits_of(await self._read("/api/show", msgspec.json.encode({"model": name}), {}))
+                known[name] = models.traits_of(await self._show(name))
             except (Rejected, msgspec.DecodeError):
                 known[name] = _NO_TRAITS
         self._traits, self._digests = known, digests
+
+    async def _show(self, name: str) -> bytes:
+        try:
+            async with asyncio.timeout(self.patience):
+                return await self._read("/api/show", msgspec.json.encode({"model": name}), {})
+        except TimeoutError as error:
+            raise TimedOut(f"nothing was told of a model within {self.patience:g} seconds") from error
 
     def _beyond_the_model(self, fields: Fields) -> Refusal | None:
         wanted = refusals.needs(fields)
         if not wanted:
             return None
-        traits = self._traits_of(msgspec.json.decode(fields["model"], type=str))
+        traits = self._traits_of(msgspec.json.decode(fields.get("model", b'""'), type=str))
         for what, field in wanted.items():
             if not models.can(self._capabilities, traits, what):
                 return Refusal(f"This model cannot {_WITHOUT[what]}. Leave it out, or choose another model.", field)
@@ -109,14 +118,13 @@ class OllamaBackend(OpenAIBackend):
 
     async def _generate(self, path: str, body: bytes, fields: Fields, headers: Mapping[str, str]) -> Upstream:
         request = parse_chat(body) if path == _CHAT else parse_completion(body)
-        size, terms = size_of(body), self._terms(request.model)
-        self._check_length(request.model, size, terms.context)
+        terms = self._terms(request.model)
+        judge = self._judge(request.model, size_of(body), terms.context)
         if isinstance(request, ChatRequest):
             form, sent = answers.CHAT, asking.chat(request, fields.get("tools"), terms)
         else:
             form, sent = answers.COMPLETION, asking.completion(request, terms)
         upstream = await self._ask("/api/chat" if path == _CHAT else "/api/generate", sent, headers)
-        judge = self._judge(request.model, size, terms.context)
         return _Translated(upstream, Answer(form, headers.get("x-request-id", uuid4().hex), request.model, judge))
 
     async def _embed(self, body: bytes, headers: Mapping[str, str]) -> Upstream:
@@ -155,12 +163,10 @@ class OllamaBackend(OpenAIBackend):
         context = self._context(model)
         return Terms(context.sent, context.known, self.options.keep_alive, self._traits_of(model).thinks_by_level)
 
-    def _guess(self, model: str, size: PromptSize) -> int:
-        """Of the text alone: what an image costs differs too much from model to model."""
-        return self._estimates.tokens(model, size._replace(attachments=0))
-
-    def _check_length(self, model: str, size: PromptSize, context: int | None) -> None:
-        guess = self._guess(model, size)
+    def _judge(self, model: str, size: PromptSize, context: int | None) -> answers.Judge:
+        """Refuses at once what surely is too long. The judge that it returns learns from the counts of what was not."""
+        # Of the text alone: what an image costs differs too much from model to model.
+        guess = self._estimates.tokens(model, size._replace(attachments=0))
         if context is not None and guess >= _SURELY * context:
             raise InvalidRequest(
                 f"The prompt has about {guess} tokens (an estimate), more than the model's context length of "
@@ -168,31 +174,34 @@ class OllamaBackend(OpenAIBackend):
                 code="context_length_exceeded",
             )
 
-    def _judge(self, model: str, size: PromptSize, context: int | None) -> answers.Judge:
-        """Older versions cut what is too long and say nothing; only the counts tell. A count of 0 is none."""
-
         def judge(prompt: int, output: int) -> str | None:
-            guess = self._guess(model, size)
-            if context is not None and prompt >= context:
-                return (
-                    f"The prompt was cut to the model's context length of {context} tokens, so this answer is not "
-                    f"to what was asked. It has about {guess} tokens (an estimate). Shorten it."
-                )
-            # The last token is never read again, so it may stand beyond the context.
-            if context is not None and prompt + output > context + 1:
-                return (
-                    f"Prompt and answer together outgrew the model's context length of {context} tokens, and "
-                    "parts of the prompt were forgotten. Shorten the prompt, or ask for fewer tokens (max_tokens)."
-                )
-            if context is not None and guess > context and 0 < prompt * _LEFT_OUT < guess:
-                return (
-                    f"Older messages were left out to keep to the model's context length of {context} tokens: it read "
-                    f"{prompt} of about {guess} tokens (an estimate). Shorten the conversation."
-                )
-            self._estimates.learn(model, size, prompt)
-            return None
+            fault = None if context is None else _overflow(context, guess, prompt, output)
+            if fault is None:
+                self._estimates.learn(model, size, prompt)
+            return fault
 
         return judge
+
+
+def _overflow(context: int, guess: int, prompt: int, output: int) -> str | None:
+    """Older versions cut what is too long and say nothing; only the counts tell. A count of 0 is none."""
+    if prompt >= context:
+        return (
+            f"The prompt was cut to the model's context length of {context} tokens, so this answer is not to what "
+            f"was asked. The prompt has about {guess} tokens (an estimate). Shorten it."
+        )
+    # The last token is never read again, so it may stand beyond the context.
+    if prompt + output > context + 1:
+        return (
+            f"Prompt and answer together outgrew the model's context length of {context} tokens, and parts of the "
+            "prompt were forgotten. Shorten the prompt, or ask for fewer tokens (max_tokens)."
+        )
+    if guess > context and 0 < prompt * _LEFT_OUT < guess:
+        return (
+            f"Older messages were left out to keep to the model's context length of {context} tokens: the model read "
+            f"{prompt} of about {guess} tokens (an estimate). Shorten the conversation."
+        )
+    return None
 
 
 class _Translated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from struct import unpack
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from backends.base import Load, ModelCard, Options, Readiness
-from backends.errors import Broken, Rejected
+from backends.errors import Broken, Rejected, TimedOut
 from backends.fake import Script
 from backends.ollama.backend import OllamaBackend
 from backends.wire import sse
@@ -178,6 +179,18 @@ async def test_a_model_that_cannot_be_read_is_listed_and_left_to_the_engine(
     engine.play("26-api-show-unknown", "44-api-chat-tools-stream")
     assert await backend.models() == [ModelCard("smollm2:latest", 2048, "ollama")]
     assert metered(await ask(backend, tools=TOOLS)).complete
+
+
+async def test_a_model_that_nothing_is_told_of_does_not_hold_up_the_list_for_ever(
+    backend: OllamaBackend, engine: RecordedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = replace(exchange("ollama", "26-api-show"), chunked=True)
+    recorded = engine.answer_to
+    monkeypatch.setattr(engine, "answer_to", lambda *asked: begun if asked[1] == "/api/show" else recorded(*asked))
+    engine.hold_after = 0
+    backend.patience = 0.05
+    with pytest.raises(TimedOut):
+        await backend.models()
 
 
 async def test_a_model_is_known_under_its_short_and_its_full_name(backend: OllamaBackend) -> None:

@@ -58,7 +58,10 @@ def test_a_chat_begins_with_the_role_and_ends_with_reason_usage_and_done() -> No
 
 
 def test_a_completion_has_text() -> None:
-    pieces = [line(response="One", done=False), line(response="", done=True, done_reason="length", eval_count=1)]
+    pieces = [
+        line(response="One", done=False),
+        line(response="", done=True, done_reason="length", prompt_eval_count=4, eval_count=1),
+    ]
     first, end, usage, _ = read(*pieces, form=COMPLETION)
     assert (first["id"], first["object"], first["choices"][0]["text"]) == ("cmpl-req_1", "text_completion", "One")
     assert (end["choices"][0]["text"], end["choices"][0]["finish_reason"]) == ("", "length")
@@ -94,10 +97,10 @@ def test_what_the_last_line_says_comes_before_the_end() -> None:
     assert end["choices"][0]["finish_reason"] == "length"
 
 
-def test_counts_and_reason_left_out_by_older_versions_are_zero_and_stop() -> None:
-    end, usage, _ = read(line(message={"content": ""}, done=True))
+def test_older_versions_leave_out_the_reason_and_a_prompt_that_they_remember() -> None:
+    end, done = read(line(message={"content": ""}, done=True, eval_count=2))
     assert end["choices"][0]["finish_reason"] == "stop"
-    assert usage["usage"]["total_tokens"] == 0
+    assert done == "[DONE]"
 
 
 @pytest.mark.parametrize(
