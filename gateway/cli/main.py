@@ -8,6 +8,7 @@ import typer
 
 from gateway.cli import (
     audit,
+    backends,
     bench,
     doctor,
     engine,
@@ -16,6 +17,7 @@ from gateway.cli import (
     models,
     queue,
     quotas,
+    run_batch,
     serve,
     service_accounts,
     sessions,
@@ -44,10 +46,12 @@ app.add_typer(users.app, name="users")
 app.add_typer(groups.app, name="groups")
 app.add_typer(service_accounts.app, name="service-accounts")
 app.add_typer(quotas.app, name="quotas")
+app.command("run-batch")(run_batch.run_batch)
 app.command("usage")(usage.usage)
 app.add_typer(queue.app, name="queue")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(audit.app, name="audit")
+app.add_typer(backends.app, name="backends")
 app.add_typer(bench.app, name="bench")
 app.command("doctor")(doctor.doctor)
 

@@ -1,0 +1,103 @@
+"""`sekisho backends`: whether an engine keeps to what its adapter promises. The checks are backends.check's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gateway.cli.console import CliError, err, note, out
+from gateway.cli.office import cell, show_json
+
+if TYPE_CHECKING:
+    from backends.base import Options
+    from backends.check import Check, Outcome
+
+_COLOURS = {"ok": "green", "failed": "red", "not supported": "yellow"}
+
+app = typer.Typer(no_args_is_help=True, help="Look at the engines behind the gateway.")
+
+
+@app.callback()
+def backends() -> None:
+    """Look at the engines behind the gateway."""
+
+
+@app.command()
+def check(
+    url: Annotated[str, typer.Argument(metavar="URL", help="http(s)://host:port or unix:/path.")],
+    kind: Annotated[str | None, typer.Option(help="Which adapter. [default: as its model list tells]")] = None,
+    model: Annotated[str | None, typer.Option(help="As the engine names it. [default: the first it lists]")] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="SEKISHO_ENGINE_API_KEY", show_envvar=True, help="Its own key.")
+    ] = None,
+    tools: Annotated[bool | None, typer.Option(help="It was started with a parser for tool calls.")] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="Longest time of one check.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="A list of outcomes.")] = False,
+) -> None:
+    """Run every check on a running engine: what it does, and what it lacks. Exits with 1 if one fails."""
+    from backends.base import Options
+    from backends.registry import KINDS
+
+    if kind is not None and kind not in KINDS:
+        raise CliError(f"--kind {kind}: there is no such kind of engine, but {', '.join(KINDS)}", exit_code=2)
+    outcomes = asyncio.run(_examined(url, kind, model, api_key, Options(tools=tools), seconds))
+    if as_json:
+        show_json(outcomes)
+    else:
+        _show(outcomes)
+    raise typer.Exit(int(any(outcome.verdict == "failed" for outcome in outcomes)))
+
+
+async def _examined(
+    url: str, kind: str | None, model: str | None, api_key: str | None, options: Options, seconds: float
+) -> list[Outcome]:
+    from backends.check import CHECKS, connect, examine
+    from backends.errors import BackendError
+
+    try:
+        engine = await connect(url, api_key, kind=kind, model=model, options=options)
+    except (BackendError, LookupError) as fault:
+        raise CliError(f"{url} cannot be examined: {fault}") from fault
+    note(f"{engine.model} at {url}, as an engine of kind {engine.backend.kind}")
+    outcomes = []
+    try:
+        with _progress(len(CHECKS)) as (begin, end):
+            for one in CHECKS:
+                begin(one)
+                outcomes.append(await examine(one, engine, seconds))
+                end(outcomes[-1])
+    finally:
+        await engine.backend.aclose()
+    return outcomes
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[tuple[Callable[[Check], None], Callable[[Outcome], None]]]:
+    """What to call as a check begins and as it ends: a bar on a terminal, a line for each elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+
+        def end(outcome: Outcome) -> None:
+            bar.advance(task)
+            if bar.disable:
+                note(f"{outcome.check}: {outcome.verdict} ({outcome.milliseconds} ms)")
+
+        yield lambda one: bar.update(task, description=one.title), end
+
+
+def _show(outcomes: list[Outcome]) -> None:
+    table = Table("check", "what has to hold", "", "seen")
+    table.add_column("ms", justify="right")
+    for one in outcomes:
+        # What an engine says is foreign text.
+        seen = cell("", one.seen)
+        verdict = f"[{_COLOURS[one.verdict]}]{one.verdict}[/]"
+        table.add_row(one.check, one.title, verdict, seen, str(one.milliseconds))
+    out.print(table)
