@@ -37,7 +37,7 @@ def head(parsed: Parsed, request_id: str, created: int) -> dict[str, Any]:
         "metadata": request.metadata or {},
         "parallel_tool_calls": request.parallel_tool_calls is not False,
         "tool_choice": msgspec.to_builtins(choice) if isinstance(choice, NamedFunction) else choice or "auto",
-        "tools": msgspec.to_builtins(parsed.tools),
+        "tools": [msgspec.to_builtins(tool) for tool in parsed.tools],
         "text": _text(request.text),
         "reasoning": {"effort": request.reasoning.effort if request.reasoning else None, "summary": None},
         "truncation": "disabled",

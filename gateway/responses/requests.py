@@ -98,7 +98,10 @@ def _items(request: ResponsesRequest) -> tuple[Item, ...]:
         raise missing_field("input")
     if isinstance(request.input, str):
         return (MessageItem(role="user", content=request.input),)
-    return tuple(_item(raw, f"input[{index}]") for index, raw in enumerate(request.input))
+    items = tuple(_item(raw, f"input[{index}]") for index, raw in enumerate(request.input))
+    if all(isinstance(item, ReasoningItem) for item in items):
+        raise InvalidRequest("'input' holds thoughts alone: send what is to be answered.", "input", "invalid_value")
+    return items
 
 
 def _item(raw: msgspec.Raw, where: str) -> Item:
