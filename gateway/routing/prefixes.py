@@ -6,6 +6,7 @@ that nobody learns by being quick what others have asked. A client may name its 
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,6 +30,10 @@ LEAST_BYTES = 1024
 _NAMED_BYTES = 1024
 # Of a cache that an engine measures in tokens.
 _BYTES_PER_TOKEN = 4
+# What an engine has cached, of what was believed, for the belief to be right. It caches whole blocks, and more than the
+# prompt's text is a prompt.
+_FOUND_PART = 0.5
+_LESS, _MORE = 0.95, 1.01
 
 
 def _ends() -> tuple[int, ...]:
@@ -113,6 +118,8 @@ class _Warm:
     def __init__(self) -> None:
         self.links: OrderedDict[bytes, int] = OrderedDict()  # > bytes that it adds to the link before it
         self.bytes = 0
+        self.room = math.inf  # bytes that its cache holds, as learned
+        self.reports = False  # it says what it found in its cache
 
     def note(self, links: Sequence[Link]) -> None:
         starts = [0, *(link.end for link in links)]
@@ -122,8 +129,16 @@ class _Warm:
                 self.bytes += max(0, link.end - start)
             self.links.move_to_end(link.hash)
 
+    def learn(self, believed: float, cached: float) -> None:
+        """Less is cached than was believed: what is kept here is more than what its cache holds. Right: it may be."""
+        self.reports = self.reports or cached > 0
+        if self.reports and cached < believed * _FOUND_PART:
+            self.room = min(self.room, self.bytes) * _LESS
+        elif believed and self.bytes > self.room * _LESS:
+            self.room *= _MORE
+
     def shrink(self, most_links: int, most_bytes: float) -> None:
-        while self.links and (len(self.links) > most_links or self.bytes > most_bytes):
+        while self.links and (len(self.links) > most_links or self.bytes > min(most_bytes, self.room)):
             self.bytes -= self.links.popitem(last=False)[1]
 
     def matched(self, chain: Chain) -> int:
@@ -147,7 +162,15 @@ class PrefixMap:
         """The prompt got its first token there. `kv_tokens`: what that backend's cache holds in all, where known."""
         warm = self._warm.setdefault(backend, _Warm())
         warm.note(chain.links)
-        warm.shrink(self._most, kv_tokens * _BYTES_PER_TOKEN if kv_tokens else float("inf"))
+        warm.shrink(self._most, kv_tokens * _BYTES_PER_TOKEN if kv_tokens else math.inf)
+
+    def learn(self, backend: str, believed: float, cached: float) -> None:
+        """What its engine counted: the part of a prompt that was cached, where `believed` was thought to be warm.
+
+        Teaches how much its cache holds beside all else that it is used for. One that never tells teaches nothing.
+        """
+        if (warm := self._warm.get(backend)) is not None:
+            warm.learn(believed, cached)
 
     def forget(self, backend: str) -> None:
         """It has restarted, or cleared its cache."""

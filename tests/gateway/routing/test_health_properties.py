@@ -95,4 +95,4 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestLives.settings = settings(max_examples=25, stateful_step_count=50, deadline=None)

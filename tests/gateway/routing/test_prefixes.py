@@ -103,6 +103,38 @@ def test_what_a_cache_cannot_hold_is_not_believed_to_be_warm() -> None:
     assert prefixes.warm(old).get("a", 0.0) < 0.4
 
 
+def test_an_engine_that_lacks_what_it_was_believed_to_have_holds_less_and_with_time_it_may_hold_more() -> None:
+    prefixes, loads = PrefixMap(), [chain("t", "m", chat(letter * 6000)) for letter in "abcdefgh"]
+
+    def serve(load: Chain, cached: float) -> None:
+        prefixes.learn("a", prefixes.warm(load).get("a", 0.0), cached)
+        prefixes.note(load, "a")
+
+    def warm() -> float:
+        for load in loads:
+            serve(load, 0.9)
+        return sum(prefixes.warm(load).get("a", 0.0) for load in loads)
+
+    assert warm() == pytest.approx(8, abs=0.5)
+    for _ in range(10):
+        serve(loads[-1], 0.1)
+    few = warm()
+    assert 4 < few < 6
+    for _ in range(100):
+        serve(loads[-1], 0.9)
+    assert warm() > few + 1
+
+
+def test_an_engine_that_never_tells_what_it_had_cached_teaches_nothing() -> None:
+    prefixes, prompt = PrefixMap(), chain("t", "m", chat("i" * 6000))
+    prefixes.note(prompt, "a")
+    for _ in range(100):
+        prefixes.learn("a", 1.0, 0.0)
+        prefixes.note(prompt, "a")
+    prefixes.learn("never seen", 1.0, 0.0)
+    assert prefixes.warm(prompt)["a"] > 0.9
+
+
 class Naive:
     """Per backend the texts of links, oldest first."""
 
