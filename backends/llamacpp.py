@@ -28,6 +28,8 @@ _UNABLE: Mapping[str, Any] = {
     "spaces_between_special_tokens": True,
     "add_special_tokens": None,
     "dimensions": None,
+    "return_documents": False,
+    "truncate_prompt_tokens": None,
 }
 # It answers with log probabilities of another shape than this endpoint's.
 _UNABLE_IN_COMPLETIONS = {**_UNABLE, "logprobs": None}
@@ -44,6 +46,16 @@ class _Props(msgspec.Struct):
 
 class _Slot(msgspec.Struct):
     is_processing: bool
+
+
+class _Function(msgspec.Struct):
+    name: str
+
+
+class _Tool(msgspec.Struct):
+    """A tool, or the choice of one."""
+
+    function: _Function
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -90,6 +102,7 @@ class LlamaCppBackend(OpenAIBackend):
             or refusals.unreadable_content(fields, images=images)
             or (None if calls_tools else refusals.tools(fields))
             or (None if can("supports_reasoning_effort") else refusals.unable(fields, {"reasoning_effort": None}))
+            or _unknown_choice(fields)
             or _continued_unasked(fields)
         )
 
@@ -175,17 +188,30 @@ class _CountedOnce:
 
 
 def _translated(fields: dict[str, Any]) -> bytes:
-    """Two fields under its own names: what others call repetition_penalty, and the one tool that must be called."""
+    """Two things in its own words: what others call repetition_penalty, and the one tool that must be called."""
     fields = dict(fields)
     if "repetition_penalty" in fields:
         fields["repeat_penalty"] = fields.pop("repetition_penalty")
-    choice = msgspec.json.decode(fields.get("tool_choice", b"null"))
-    if isinstance(choice, dict):
-        name = choice.get("function", {}).get("name")
-        tools = msgspec.json.decode(fields.get("tools", b"[]"))
-        fields["tools"] = [tool for tool in tools if tool["function"]["name"] == name]
-        fields["tool_choice"] = "required"
+    if tool := _chosen(fields):
+        fields |= {"tools": [tool], "tool_choice": "required"}
     return msgspec.json.encode(fields)
+
+
+def _chosen(fields: Fields) -> msgspec.Raw | None:
+    """The one tool that `tool_choice` names, if it names one."""
+    try:
+        name = msgspec.json.decode(fields["tool_choice"], type=_Tool).function.name
+        tools = msgspec.json.decode(fields["tools"], type=list[msgspec.Raw])
+    except (KeyError, msgspec.ValidationError):
+        return None
+    return next((tool for tool in tools if msgspec.json.decode(tool, type=_Tool).function.name == name), None)
+
+
+def _unknown_choice(fields: Fields) -> Refusal | None:
+    """It takes a choice that it does not understand for none."""
+    if not bytes(fields.get("tool_choice", b"")).startswith(b"{") or _chosen(fields):
+        return None
+    return Refusal("'tool_choice' has to be auto, none or required, or to name one of the tools.", "tool_choice")
 
 
 def _continued_unasked(fields: Fields) -> Refusal | None:

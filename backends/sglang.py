@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ _UNABLE: Mapping[str, Any] = {
     "include_stop_str_in_output": False,
     "spaces_between_special_tokens": True,
     "add_special_tokens": None,
+    "truncate_prompt_tokens": None,
 }
 _UNABLE_IN_CHAT = {**_UNABLE, "echo": False}
 
@@ -40,6 +41,25 @@ class _Load(msgspec.Struct):
 
 class _Loads(msgspec.Struct):
     loads: list[_Load]
+
+
+class _Wanted(msgspec.Struct):
+    """Of a reranking request what shapes its answer."""
+
+    model: str
+    top_n: int | None = None
+    return_documents: bool | None = None
+
+
+class _Cost(msgspec.Struct, frozen=True):
+    prompt_tokens: int = 0
+
+
+class _Ranked(msgspec.Struct):
+    index: int
+    score: float
+    document: msgspec.Raw = msgspec.Raw(b"null")
+    meta_info: _Cost = _Cost()
 
 
 class SGLangBackend(OpenAIBackend):
@@ -75,7 +95,8 @@ class SGLangBackend(OpenAIBackend):
         )
 
     async def open(self, path: str, body: bytes, headers: Mapping[str, str]) -> Upstream:
-        return await super().open(path, self._translated(path, body, headers), headers)
+        upstream = await super().open(path, self._translated(path, body, headers), headers)
+        return _Ranking(upstream, msgspec.json.decode(body, type=_Wanted)) if path == "/v1/rerank" else upstream
 
     async def models(self) -> list[ModelCard]:
         cards = await super().models()
@@ -110,6 +131,34 @@ class SGLangBackend(OpenAIBackend):
             if self.options.priority:
                 fields["priority"] = len(translation.CLASSES) - translation.rank(headers)  # the highest goes first
         return msgspec.json.encode(fields)
+
+
+class _Ranking:
+    """A ranking, which SGLang tells as a bare list, in the form that is read everywhere else."""
+
+    def __init__(self, upstream: Upstream, wanted: _Wanted) -> None:
+        self.status = upstream.status
+        self.headers: Mapping[str, str] = {"content-type": "application/json"}
+        self._upstream = upstream
+        self._wanted = wanted
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        body = b"".join([chunk async for chunk in self._upstream.chunks()])
+        try:
+            ranked = msgspec.json.decode(body, type=list[_Ranked])
+        except msgspec.DecodeError as error:
+            raise Broken("the engine's ranking cannot be read") from error
+        tokens = sum(each.meta_info.prompt_tokens for each in ranked)
+        results = [self._result(each) for each in ranked[: self._wanted.top_n]]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        yield msgspec.json.encode({"model": self._wanted.model, "results": results, "usage": usage})
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()
+
+    def _result(self, ranked: _Ranked) -> dict[str, Any]:
+        result = {"index": ranked.index, "relevance_score": ranked.score}
+        return result | {"document": {"text": ranked.document}} if self._wanted.return_documents else result
 
 
 def _without_a_new_turn(fields: Fields) -> Refusal | None:

@@ -65,6 +65,7 @@ async def test_without_metrics_its_busy_slots_are_its_load() -> None:
         (COMPLETIONS, "logprobs", 0),
         (COMPLETIONS, "suffix", "end"),
         ("/v1/embeddings", "dimensions", 64),
+        ("/v1/rerank", "return_documents", True),
     ],
 )
 async def test_what_it_would_ignore_or_answer_otherwise_is_refused_by_name(
@@ -97,6 +98,14 @@ async def test_the_one_tool_that_must_be_called_is_the_only_one_it_is_given() ->
         await ask(backend, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "two"}})
         sent = engine.asked[0].fields
     assert (sent["tools"], sent["tool_choice"]) == (TOOLS[1:], "required")
+
+
+@pytest.mark.parametrize(
+    "choice", [{"type": "function", "function": {"name": "three"}}, {"type": "allowed_tools"}, {"function": "one"}]
+)
+async def test_a_choice_that_names_none_of_the_tools_is_refused(choice: object) -> None:
+    async with behind("llamacpp", Options(tools=True)) as (backend, _):
+        assert (refused(backend, tools=TOOLS, tool_choice=choice) or ("", ""))[1] == "tool_choice"
 
 
 async def test_repetition_penalty_is_sent_under_its_own_name_for_it() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import msgspec
 import pytest
 
 from backends.base import Load, ModelCard, Options, Readiness
-from backends.errors import Rejected
+from backends.errors import Broken, Rejected
+from backends.fake import Script
+from backends.registry import create
 from gateway.errors import from_backend
-from tests.contracts.recorded.rig import CHAT, COMPLETIONS, ask, behind, refused
+from tests.contracts.recorded.rig import CHAT, COMPLETIONS, ask, behind, read, refused
+from tests.contracts.replay import replaying
 
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
 IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
@@ -83,6 +89,7 @@ async def test_what_it_says_of_itself_decides_of_tools_and_images_and_the_operat
         (CHAT, "add_generation_prompt", False),
         (CHAT, "echo", True),
         (COMPLETIONS, "best_of", 2),
+        ("/v1/rerank", "truncate_prompt_tokens", 5),
     ],
 )
 async def test_what_it_would_ignore_is_refused_by_name(path: str, field: str, value: object) -> None:
@@ -116,3 +123,37 @@ async def test_embeddings_of_a_chat_model_are_the_clients_mistake() -> None:
         assert set(engine.asked[0].fields) == {"model", "input"}
     assert from_backend(caught.value).status == 400
     assert msgspec.json.decode(caught.value.body)["code"] == 400
+
+
+# As its documentation shows it; no ranking was recorded.
+RANKING = [
+    {"score": 0.9, "document": "b", "index": 1, "meta_info": {"id": "x", "prompt_tokens": 5}},
+    {"score": 0.2, "document": "a", "index": 0, "meta_info": {"id": "y", "prompt_tokens": 4}},
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "results"),
+    [
+        ({}, [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.2}]),
+        ({"top_n": 1}, [{"index": 1, "relevance_score": 0.9}]),
+        (
+            {"top_n": 1, "return_documents": True},
+            [{"index": 1, "relevance_score": 0.9, "document": {"text": "b"}}],
+        ),
+    ],
+)
+async def test_a_ranking_is_told_as_other_engines_tell_it(asked: dict[str, Any], results: list[Any]) -> None:
+    async with replaying() as server, contextlib.aclosing(create("sglang", server.url)) as backend:
+        server.script = Script((msgspec.json.encode(RANKING),), content_type="application/json")
+        body = msgspec.json.encode({"model": "m", "query": "q", "documents": ["a", "b"], **asked})
+        answer = msgspec.json.decode(await read(await backend.open("/v1/rerank", body, {})))
+    assert answer == {"model": "m", "results": results, "usage": {"prompt_tokens": 9, "total_tokens": 9}}
+
+
+async def test_a_ranking_that_cannot_be_read_is_broken() -> None:
+    async with replaying() as server, contextlib.aclosing(create("sglang", server.url)) as backend:
+        server.script = Script((b'{"message":"no"}',), content_type="application/json")
+        upstream = await backend.open("/v1/rerank", b'{"model":"m","query":"q","documents":["a"]}', {})
+        with pytest.raises(Broken):
+            await read(upstream)
