@@ -16,14 +16,14 @@ from gateway.cli.office import Json, cell, in_office_on_store, show_json
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from gateway.queueing.administration import DrainShown, EngineShown, QueueShown, RequestShown
+    from gateway.queueing.administration import DrainShown, LineShown, QueueShown, RequestShown
     from gateway.store.directory import Directory
     from gateway.store.redis import Store
 
 T = TypeVar("T")
 RequestId = Annotated[str, typer.Argument(metavar="ID", help="As `queue list` shows it.")]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="As requests name it.")]
-_COLUMNS = ("id", "state", "class", "place", "turn in", "subject", "model", "tokens", "since")
+_COLUMNS = ("id", "state", "class", "place", "turn in", "backend", "subject", "model", "tokens", "since")
 
 app = typer.Typer(no_args_is_help=True, help="See who runs and who waits; end, move and hold off requests.")
 
@@ -36,7 +36,7 @@ def list_(
     data_dir: datadir.Option = None,
     redis_url: RedisUrl = None,
 ) -> None:
-    """Who runs and who waits at each engine, in order of their places."""
+    """Who runs and who waits in each line, in order of their places."""
     from gateway.identity.administration.forms import QueueQuery, read_fields
     from gateway.queueing import administration
 
@@ -49,12 +49,12 @@ def list_(
     if as_json:
         show_json(found)
         return
-    for engine in found.engines:
-        _show(engine)
+    for line in found.lines:
+        _show(line)
     for model in found.draining:
         plain(f"{model.id} is draining: it takes nobody new.")
-    if not found.engines:
-        note("No gateway has told of an engine in the last minute.")
+    if not found.lines:
+        note("No gateway has told of a line in the last minute.")
 
 
 @app.command()
@@ -124,20 +124,22 @@ def _tell(view: Struct, text: str, as_json: bool) -> None:
         plain(text)
 
 
-def _show(engine: EngineShown) -> None:
+def _show(line: LineShown) -> None:
     from rich.table import Column, Table
 
-    kv_tokens = "" if engine.kv_tokens is None else f" of {engine.kv_tokens}"
-    counts = ", ".join(f"{klass} {count.running}/{count.waiting}" for klass, count in engine.classes.items())
-    plain(f"{engine.name}: room for {engine.capacity}, {engine.kv_tokens_in_use}{kv_tokens} tokens of cache in use")
+    for backend in line.backends:
+        kv_tokens = "" if backend.kv_tokens is None else f" of {backend.kv_tokens}"
+        cache = f"{backend.kv_tokens_in_use}{kv_tokens} tokens of cache in use"
+        plain(f"{backend.name}: {backend.running} running, room for {backend.capacity}, {cache}")
+    counts = ", ".join(f"{klass} {count.running}/{count.waiting}" for klass, count in line.classes.items())
     plain(f"running/waiting: {counts}")
     table = Table(*(Column(column, no_wrap=column == "id") for column in _COLUMNS))
-    for one in engine.running + engine.waiting:
+    for one in line.running + line.waiting:
         eta = None if one.eta_seconds is None else f"{one.eta_seconds:.1f} s"
-        values = (one.id, one.state, one.klass, one.place, eta, one.subject, one.model, one.tokens)
+        values = (one.id, one.state, one.klass, one.place, eta, one.backend, one.subject, one.model, one.tokens)
         since = cell("created", one.running_since or one.waiting_since)
         table.add_row(*(cell("", value) for value in values), since)
     if table.row_count:
         out.print(table)
-    if engine.has_more:
+    if line.has_more:
         note("There are more; --limit shows more of them.")

@@ -1,10 +1,12 @@
--- Whose turn it is, at one engine. Invariants, held by every script:
+-- Whose turn it is, in one line before several backends. Invariants, held by every script:
 --
 -- * a request is in `leases` and `grants` (has a turn), or in `line`, `beats` and `asks` (waits), or in none of them;
--- * leases never exceed the capacity that the latest caller stated, unless it shrank, nor their KV tokens the cache,
---   unless one request alone does;
--- * `order` of a class has each of its subjects that wait, under the ticket of its first request, by service received;
--- * free turns are given at once, by whichever script notices, and published;
+-- * at no backend do leases exceed the capacity that the latest caller stated, unless it shrank, nor their KV tokens the
+--   cache, unless one request alone does;
+-- * who waits stands in a lane: the backends that it may go to. `order` of a class has each of its subjects that wait,
+--   once for each lane, under the ticket of its first request there, by service received;
+-- * free turns are given at once, by whichever script notices, and published: none is free at a backend while somebody
+--   waits for it who would fit there and before whom nobody waits for it;
 -- * service is charged as expected with the turn, and corrected once to what it was when the turn comes back.
 --
 -- Service fades by half every half-life. So that nobody has to be touched for that, what is stored is scaled up by
@@ -26,11 +28,13 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
 -- virtual: service that each waiting class has had by now, over its weight; pass: the same of one class.
 -- level: what the subject of a class that had the last turn was served before it, scaled.
--- expected: tokens that wait in a class. kv: held in the engine. area: turns in use x ms, ever. busy, done: turns in
--- use x ms and turns given back, fading. rescued: the last turn went to one who had waited too long.
+-- expected: tokens that wait in a class. busy, done: turns in use x ms and turns given back, fading. rescued: the last
+-- turn went to one who had waited too long. lanes: lane > how many of each class wait in it. at: backend where somebody
+-- runs > { how many, KV tokens they hold, turns in use x ms since then }.
 -- One packed string: a hash of so many fields costs a third of the whole script.
 local packed = redis.call('GET', STATE)
 local state = setmetatable(packed and cmsgpack.unpack(packed) or {}, { __index = function() return 0 end })
+if state.epoch == 0 then state.epoch, state.lanes, state.at = now, {}, {} end
 
 local function save()
   redis.call('SET', STATE, cmsgpack.pack(state))
@@ -41,39 +45,91 @@ local function read(key, id)
   return packed and cmsgpack.unpack(packed)
 end
 
+-- Backends and lanes ----------------------------------------------------------------------------------------------
+
+local function running_at(backend)
+  local at = state.at[backend]
+  return at and at.running or 0
+end
+
+local function occupy(backend, kv)
+  local at = state.at[backend] or { running = 0, kv = 0, area = 0 }
+  at.running, at.kv = at.running + 1, at.kv + kv
+  state.at[backend] = at
+  return at
+end
+
+local function vacate(backend, kv)
+  local at = state.at[backend]
+  if not at then return end
+  at.running, at.kv = at.running - 1, at.kv - kv
+  if at.running <= 0 then state.at[backend] = nil end
+  return at
+end
+
+local function count_in(lane, class, step)
+  local counts = state.lanes[lane] or { 0, 0, 0 }
+  counts[class] = counts[class] + step
+  state.lanes[lane] = (counts[1] > 0 or counts[2] > 0 or counts[3] > 0) and counts or nil
+end
+
+-- How many of a class wait; given some lanes: in those.
+local function class_waiting(class, lanes)
+  local count = 0
+  for lane, counts in pairs(state.lanes) do
+    if not lanes or lanes[lane] then count = count + counts[class] end
+  end
+  return count
+end
+
+local split = {}
+local function backends_of(lane)
+  if not split[lane] then
+    split[lane] = {}
+    for name in string.gmatch(lane, '[^,]+') do table.insert(split[lane], name) end
+  end
+  return split[lane]
+end
+
+local function some_backend(lane, holds)
+  for _, name in ipairs(backends_of(lane)) do
+    if holds(name) then return true end
+  end
+  return false
+end
+
+-- The lanes with a backend of which something holds.
+local function lanes_where(holds)
+  local found = {}
+  for lane in pairs(state.lanes) do found[lane] = some_backend(lane, holds) or nil end
+  return found
+end
+
+local function wanted()
+  local found = {}
+  for lane in pairs(state.lanes) do
+    for _, name in ipairs(backends_of(lane)) do found[name] = true end
+  end
+  return found
+end
+
+-- Nobody knows any more where one in this lane might go.
+local function is_lost(lane)
+  return not some_backend(lane, function(name) return config.backends[name] end)
+end
+
 -- Service ---------------------------------------------------------------------------------------------------------
 
 local function scale(ms)
   return 2 ^ ((ms - state.epoch) / config.half_life)
 end
 
-local function each_score(key, visit)
-  local found = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-  for index = 1, #found, 2 do visit(found[index], tonumber(found[index + 1])) end
-end
-
-local function move_epoch()
-  local steps = math.floor((now - state.epoch) / config.half_life)
-  local factor = 2 ^ -math.min(steps, 1000)
-  state.epoch = state.epoch + steps * config.half_life
-  for class, order in ipairs(ORDER) do
-    each_score(order, function(member, score) redis.call('ZADD', order, score * factor, member) end)
-    state['level' .. class] = state['level' .. class] * factor
-  end
-  each_score(SERVICE, function(key, score)
-    if score * factor < 1 and not redis.call('ZSCORE', DUE, key) then
-      redis.call('ZREM', SERVICE, key)
-    else
-      redis.call('ZADD', SERVICE, score * factor, key)
-    end
-  end)
-end
-
 local function service(key)
   return tonumber(redis.call('ZSCORE', SERVICE, key) or 0)
 end
 
--- A member of the line: class, subject, NUL, ticket of 16 digits, request id. All scores are 0: the letters sort.
+-- A member of the line: class, subject, NUL, lane, NUL, ticket of 16 characters, request id. All scores are 0: the
+-- letters sort. A key here is the beginning of one: class and subject, or all of it up to the lane.
 local function span(key)
   return '[' .. key .. '\0', '(' .. key .. '\1'
 end
@@ -88,8 +144,11 @@ local function serve(class, subject, tokens, at)
   local key = class .. subject
   local value = math.max(0, service(key) + tokens * scale(at))
   redis.call('ZADD', SERVICE, value, key)
-  local _, ticket = first_of(key)
-  if ticket then redis.call('ZADD', ORDER[class], 'XX', value, ticket .. subject) end
+  for lane in pairs(state.lanes) do
+    local place = subject .. '\0' .. lane
+    local _, ticket = first_of(class .. place)
+    if ticket then redis.call('ZADD', ORDER[class], 'XX', value, ticket .. place) end
+  end
   state['pass' .. class] = state['pass' .. class] + tokens / config.classes[class].weight
 end
 
@@ -101,8 +160,9 @@ local function waiting(key)
   return counted[key]
 end
 
-local function class_waiting(class)
-  return redis.call('ZLEXCOUNT', LINE, '[' .. class, '(' .. class + 1)
+-- Of a member of `order` or `due`, which end alike.
+local function lane_of(member)
+  return string.sub(member, string.find(member, '\0', 1, true) + 1)
 end
 
 -- Fields of `running`: how many turns a subject has, and under '+' what they were charged with.
@@ -128,7 +188,11 @@ local function lifted(ask)
   local value, pass = service(key), state['pass' .. ask.class]
   if is_away(key) then
     local least, score = unpack(redis.call('ZRANGE', ORDER[ask.class], 0, 0, 'WITHSCORES'))
-    local level = least and settled(ask.class, string.sub(least, 17), tonumber(score)) or state['level' .. ask.class]
+    local level = state['level' .. ask.class]
+    if least then
+      local subject = string.sub(least, 17, string.find(least, '\0', 1, true) - 1)
+      level = settled(ask.class, subject, tonumber(score))
+    end
     value = math.max(value, level)
   end
   if redis.call('ZCARD', ORDER[ask.class]) == 0 then pass = math.max(pass, state.virtual) end
@@ -141,35 +205,47 @@ local function arrive(ask)
   state['pass' .. ask.class] = pass
 end
 
-local function join(id, ask)
-  arrive(ask)
-  local key = ask.class .. ask.subject
-  ask.asked = ask.asked or now
-  state.ticket = state.ticket + 1
-  ask.ticket = string.format('%016d', state.ticket)
-  state['expected' .. ask.class] = state['expected' .. ask.class] + ask.tokens
-  if waiting(key) == 0 then
-    redis.call('ZADD', ORDER[ask.class], service(key), ask.ticket .. ask.subject)
-    redis.call('ZADD', DUE, now + config.classes[ask.class].starvation, key)
+-- One that goes ahead has its ticket before all others of its subject, and is late from the beginning.
+local function enter(id, ask)
+  local place = ask.subject .. '\0' .. ask.lane
+  local key = ask.class .. place
+  local _, ticket = first_of(key)
+  if not ticket or ask.ticket < ticket then
+    if ticket then redis.call('ZREM', ORDER[ask.class], ticket .. place) end
+    redis.call('ZADD', ORDER[ask.class], service(ask.class .. ask.subject), ask.ticket .. place)
+  end
+  if ask.ahead or not ticket then
+    redis.call('ZADD', DUE, ask.ahead and 0 or now + config.classes[ask.class].starvation, key)
   end
   redis.call('ZADD', LINE, 0, key .. '\0' .. ask.ticket .. id)
   redis.call('HSET', ASKS, id, cmsgpack.pack(ask))
   redis.call('ZADD', BEATS, now + config.beat, id)
+  state['expected' .. ask.class] = state['expected' .. ask.class] + ask.tokens
+  count_in(ask.lane, ask.class, 1)
   counted = {}
+end
+
+local function line_up(id, ask)
+  ask.asked = ask.asked or now
+  state.ticket = state.ticket + 1
+  ask.ticket = string.format(ask.ahead and '!%015d' or '%016d', state.ticket)
+  enter(id, ask)
 end
 
 local function leave(id)
   local ask = read(ASKS, id)
   if not ask then return end
-  local key = ask.class .. ask.subject
+  local place = ask.subject .. '\0' .. ask.lane
+  local key = ask.class .. place
   redis.call('HDEL', ASKS, id)
   redis.call('ZREM', BEATS, id)
   redis.call('ZREM', LINE, key .. '\0' .. ask.ticket .. id)
   state['expected' .. ask.class] = state['expected' .. ask.class] - ask.tokens
-  if redis.call('ZREM', ORDER[ask.class], ask.ticket .. ask.subject) == 1 then
+  count_in(ask.lane, ask.class, -1)
+  if redis.call('ZREM', ORDER[ask.class], ask.ticket .. place) == 1 then
     local _, ticket = first_of(key)
     if ticket then
-      redis.call('ZADD', ORDER[ask.class], service(key), ticket .. ask.subject)
+      redis.call('ZADD', ORDER[ask.class], service(ask.class .. ask.subject), ticket .. place)
     else
       redis.call('ZREM', DUE, key)
     end
@@ -178,161 +254,58 @@ local function leave(id)
   return ask
 end
 
--- Turns -----------------------------------------------------------------------------------------------------------
-
-local function has_room(ask)
-  local running = redis.call('ZCARD', LEASES)
-  if running >= config.capacity then return false end
-  return config.kv == 0 or running == 0 or state.kv + ask.kv <= config.kv
-end
-
-local function grant(id, ask, expiry, rescued)
-  local key = ask.class .. ask.subject
-  -- One that goes first for having waited too long says nothing of how far its class has come.
-  if not rescued then
-    state.virtual = math.max(state.virtual, state['pass' .. ask.class])
-    state['level' .. ask.class] = settled(ask.class, ask.subject, service(key))
-  end
-  state.rescued = rescued and 1 or 0
-  ask.asked, ask.granted, ask.area = ask.asked or now, now, state.area
-  redis.call('ZADD', LEASES, expiry, id)
-  redis.call('HSET', GRANTS, id, cmsgpack.pack(ask))
-  redis.call('HINCRBY', RUNNING, key, 1)
-  redis.call('HINCRBYFLOAT', RUNNING, '+' .. key, ask.tokens)
-  redis.call('ZADD', DUE, 'XX', now + config.classes[ask.class].starvation, key)
-  state.kv = state.kv + ask.kv
-  serve(ask.class, ask.subject, ask.tokens, now)
-end
-
-local function give_up(id)
-  redis.call('ZREM', LEASES, id)
-  local held = read(GRANTS, id)
-  if not held then return end
-  local key = held.class .. held.subject
-  redis.call('HDEL', GRANTS, id)
-  redis.call('HINCRBYFLOAT', RUNNING, '+' .. key, -held.tokens)
-  if redis.call('HINCRBY', RUNNING, key, -1) <= 0 then redis.call('HDEL', RUNNING, key, '+' .. key) end
-  state.kv = state.kv - held.kv
-  state.done = state.done + 1
-  return held
-end
-
--- Who is next: a subject without a turn for too long, though not twice running, or else who had least of the class
--- that had least.
-local function next_subject()
-  if state.rescued == 0 then
-    local late = redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, 1)[1]
-    if late then return late, true end
-  end
-  local best
-  for class = 1, #ORDER do
-    local ahead = not best or state['pass' .. class] < state['pass' .. best]
-    if ahead and redis.call('EXISTS', ORDER[class]) == 1 then best = class end
-  end
-  if best then return best .. string.sub(redis.call('ZRANGE', ORDER[best], 0, 0)[1], 17), false end
-end
-
-local function give_free_turns()
-  if redis.call('EXISTS', LINE) == 0 then return end
-  while redis.call('ZCARD', LEASES) < config.capacity do
-    local key, rescued = next_subject()
-    if not key then return end
-    local id = first_of(key)
-    local ask = read(ASKS, id)
-    -- Nobody smaller goes first meanwhile: what is large would never find room.
-    if not has_room(ask) then return end
-    leave(id)
-    -- Short until its owner confirms by asking: one that died while waiting must not keep a turn for a whole lease.
-    grant(id, ask, now + config.beat, rescued)
-    redis.call('PUBLISH', config.channel, id)
-  end
-end
-
-local function move_up()
-  for _, dead in ipairs(redis.call('ZRANGEBYSCORE', LEASES, '-inf', now)) do give_up(dead) end
-  for _, dead in ipairs(redis.call('ZRANGEBYSCORE', BEATS, '-inf', now)) do leave(dead) end
-  give_free_turns()
-end
-
--- What is to be expected ------------------------------------------------------------------------------------------
-
--- How many turns somebody takes before another comes level who is `gap` turns ahead; `first`: of equals it goes first.
-local function turns_before(gap, first)
-  gap = math.floor(gap * 1e6 + 0.5) / 1e6
-  if gap < 0 then return 0 end
-  return first and math.floor(gap) + 1 or math.ceil(gap)
-end
-
-local function mean_of(class, otherwise)
-  local count = class_waiting(class)
-  return count > 0 and math.max(1, state['expected' .. class] / count) or otherwise, count
-end
-
--- Where a request stands among all that wait, if nobody else came and all took what they are expected to. Without an
--- id: where it would stand if it joined.
-local function place_of(ask, id)
-  local class, key = ask.class, ask.class .. ask.subject
-  local value, pass = lifted(ask)
-  local before = waiting(key)
-  if id then before = redis.call('ZLEXCOUNT', LINE, (span(key)), '(' .. key .. '\0' .. ask.ticket) end
-  local _, first = first_of(key)
-  local mean = mean_of(class, ask.tokens)
-  local unit = mean * scale(now)
-  local level = value + before * unit
-  local found = redis.call('ZRANGEBYSCORE', ORDER[class], '-inf', level, 'WITHSCORES')
-  for index = 1, #found, 2 do
-    local ticket, other = string.sub(found[index], 1, 16), string.sub(found[index], 17)
-    if other ~= ask.subject then
-      local turns = turns_before((level - tonumber(found[index + 1])) / unit, not first or ticket < first)
-      before = before + math.min(waiting(class .. other), turns)
-    end
-  end
-  local place, virtual = before + 1, pass + before * mean / config.classes[class].weight
-  for other = 1, #ORDER do
-    local theirs, count = mean_of(other, 1)
-    if other ~= class and count > 0 then
-      local gap = (virtual - state['pass' .. other]) * config.classes[other].weight / theirs
-      place = place + math.min(count, turns_before(gap, other < class))
-    end
-  end
-  return place
-end
-
--- By how fast turns have been coming back while they were in use: an idle night does not make an engine slow.
-local function eta(place)
-  if state.done < FEWEST_TURNS then return -1 end
-  local running = math.max(1, redis.call('ZCARD', LEASES))
-  return math.ceil(place * state.busy / state.done / running)
-end
-
-local function next_expiry()
-  local first = redis.call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2]
-  return first and math.max(0, tonumber(first) - now) or -1
-end
-
-local function learn_speed(held, pace)
-  local running = math.max(1, (state.area - held.area) / math.max(1, now - held.granted))
-  local names = { 'n', 'x', 'y', 'xx', 'xy', 'yy' }
-  local sample = { 1, running, pace, running * running, running * pace, pace * pace }
-  local before, after = redis.call('HMGET', SPEED, unpack(names)), {}
-  for index, name in ipairs(names) do
-    after[#after + 1] = name
-    after[#after + 1] = tonumber(before[index] or 0) * SPEED_MEMORY + sample[index]
-  end
-  redis.call('HSET', SPEED, unpack(after))
-end
-
 -- Every script begins here ----------------------------------------------------------------------------------------
 
-if state.epoch == 0 then state.epoch = now end
+local function each_score(key, visit)
+  local found = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  for index = 1, #found, 2 do visit(found[index], tonumber(found[index + 1])) end
+end
+
+local function move_epoch()
+  local steps = math.floor((now - state.epoch) / config.half_life)
+  local factor = 2 ^ -math.min(steps, 1000)
+  state.epoch = state.epoch + steps * config.half_life
+  for class, order in ipairs(ORDER) do
+    each_score(order, function(member, score) redis.call('ZADD', order, score * factor, member) end)
+    state['level' .. class] = state['level' .. class] * factor
+  end
+  each_score(SERVICE, function(key, score)
+    if score * factor < 1 and waiting(key) == 0 then
+      redis.call('ZREM', SERVICE, key)
+    else
+      redis.call('ZADD', SERVICE, score * factor, key)
+    end
+  end)
+end
+
 if now - state.epoch > HIGHEST_EXPONENT * config.half_life then move_epoch() end
+
+local function sums()
+  local running, waiting = 0, 0
+  for _, at in pairs(state.at) do running = running + at.running end
+  for class = 1, #ORDER do waiting = waiting + class_waiting(class) end
+  return running, waiting
+end
+
+-- What is packed may be lost alone, where memory is short; then it is counted anew.
 do
-  local running, passed = redis.call('ZCARD', LEASES), now - state.seen
-  if running == 0 then
-    state.kv = 0
-  elseif state.seen > 0 and passed > 0 then
+  local running, waiting = sums()
+  if running ~= redis.call('ZCARD', LEASES) or waiting ~= redis.call('ZCARD', LINE) then
+    state.at, state.lanes = {}, {}
+    for _, id in ipairs(redis.call('ZRANGE', LEASES, 0, -1)) do
+      local held = read(GRANTS, id)
+      if held then occupy(held.backend, held.kv).area = held.area end
+    end
+    for _, id in ipairs(redis.call('ZRANGE', BEATS, 0, -1)) do
+      local ask = read(ASKS, id)
+      if ask then count_in(ask.lane, ask.class, 1) end
+    end
+    running = sums()
+  end
+  local passed = state.seen > 0 and now - state.seen or 0
+  if running > 0 and passed > 0 then
+    for _, at in pairs(state.at) do at.area = at.area + at.running * passed end
     local fade = 2 ^ (-passed / RATE_HALF_LIFE)
-    state.area = state.area + running * passed
     state.busy = state.busy * fade + running * passed
     state.done = state.done * fade
   end

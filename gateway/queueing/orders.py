@@ -6,7 +6,7 @@ Orders are published, and looked for twice a second should their news be lost. W
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import ClassVar
@@ -55,14 +55,19 @@ class Flight:
 
 
 class Orders:
-    """`start` before use, `aclose` after. `is_gone` tells of a model whether the engine that is there lacks it."""
+    """`start` before use, `aclose` after.
+
+    `lines`: all that there are now, each with its models. `is_gone` tells of a model whether no engine has it any more.
+    """
 
     def __init__(
-        self, store: Store, permits: Permits, models: Callable[[], Iterable[str]], is_gone: Callable[[str], bool]
+        self,
+        store: Store,
+        lines: Callable[[], Iterable[tuple[Permits, Sequence[str]]]],
+        is_gone: Callable[[str], bool],
     ) -> None:
         self._store = store
-        self._permits = permits
-        self._models = models
+        self._lines = lines
         self._is_gone = is_gone
         self.drained: frozenset[str] = frozenset()
         self._flights: dict[str, Flight] = {}
@@ -124,10 +129,9 @@ class Orders:
                 await self._look()
 
     async def _look(self) -> None:
-        """Also tells of this engine, once it is known. Raises StoreAway."""
+        """Also tells of every line, once its models are known. Raises StoreAway."""
         calls = [_LOOK.call((keys.records(Drain.kind), keys.CANCELLED))]
-        if models := list(self._models()):
-            calls.append(self._permits.tell(models))
+        calls += [permits.tell(models) for permits, models in self._lines() if models]
         drained, cancelled = (await self._store.run_all(*calls))[0]
         self.drained = frozenset(name.decode() for name in drained)
         for request_id in cancelled:

@@ -1,4 +1,4 @@
-"""Turns at one engine: a lease in Redis, renewed while it is used, that expires by itself if this process dies.
+"""Turns in one line: a lease in Redis, renewed while it is used, that expires by itself if this process dies.
 
 A free turn is handed to who is next (fair.lua) by the script that frees it, and published; one listener a process
 wakes the waiter. One heartbeat a process says that its waiters live, and covers messages that were lost.
@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from redis.exceptions import RedisError
 
 from gateway.errors import QueueFull, QueueTimeout, StoreAway
 from gateway.queueing import known
-from gateway.queueing.ask import CLASSES, Answer, Ask, QueueLimits, Room, State, Turn
-from gateway.queueing.scripts import ACQUIRE, RELEASE, RENEW, TELL, TEND, names
+from gateway.queueing.ask import CLASSES, Answer, Ask, Lost, QueueLimits, Room, State, Turn
+from gateway.queueing.scripts import ACQUIRE, MOVE, RELEASE, RENEW, TELL, TEND, names
 from gateway.queueing.speed import Speed
 from gateway.store import keys
 from gateway.store.redis import Store
-from gateway.store.scripts import Call
+from gateway.store.scripts import Argument, Call
 
 log = logging.getLogger("sekisho.queueing")
 
@@ -68,29 +70,29 @@ class _Waiter:
 
 
 class Permits:
-    """`start` before use, `aclose` after. `room` may be set at any time, as more is known of the engine."""
+    """`start` before use, `aclose` after. `rooms` may be set at any time, as backends come, change and go."""
 
-    def __init__(self, store: Store, engine: str, limits: QueueLimits, room: Room) -> None:
+    def __init__(self, store: Store, line: str, limits: QueueLimits, rooms: Mapping[str, Room]) -> None:
         self._store = store
         self._limits = limits
-        self._engine = engine
-        self._names = names(engine)
-        self._channel = keys.granted(engine)
-        self.room = room
-        self.speed = Speed()  # as of the last renewal
+        self._line = line
+        self._names = names(line)
+        self._channel = keys.granted(line)
+        self.rooms = rooms
+        self.speeds: Mapping[str, Speed] = {}  # of those that were measured, as of the last renewal
         self._held: set[str] = set()
         self._waiting: dict[str, _Waiter] = {}
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def room(self) -> Room:
-        return self._room
+    def rooms(self) -> Mapping[str, Room]:
+        return self._rooms
 
-    @room.setter
-    def room(self, room: Room) -> None:
-        self._room = room
-        self._config = _config(self._limits, room, self._channel)
+    @rooms.setter
+    def rooms(self, rooms: Mapping[str, Room]) -> None:
+        self._rooms = rooms
+        self._config = _config(self._limits, rooms, self._channel)
 
     @property
     def held(self) -> int:
@@ -110,23 +112,31 @@ class Permits:
 
     def acquire(self, ask: Ask) -> Call:
         """The call that asks for a turn. Its answer goes to `wait`; whatever it is, `release` is called in the end."""
-        reservation = (keys.reservation(ask.request_id),) if ask.reserved else ()
-        number = CLASSES.index(ask.klass) + 1
-        asked = (ask.request_id, number, ask.subject, max(1.0, ask.tokens), ask.kv_tokens, ask.model)
-        return ACQUIRE.call(self._names + reservation, self._config, *asked)
+        return ACQUIRE.call(self._names_for(ask), self._config, *_asked(ask))
 
-    async def wait(self, ask: Ask, answer: Sequence[int], on_place: OnPlace | None = None) -> Turn:
-        """Returns when it is this request's turn. Raises QueueFull, QueueTimeout, StoreAway.
+    def move(self, ask: Ask, served_tokens: float) -> Call:
+        """The call that gives back a turn whose backend was lost, after so much service, and asks for another.
+
+        Where there is room it is granted before all who wait, or else it waits before them. As after `acquire`, its
+        answer goes to `wait`, and `release` is called in the end.
+        """
+        self._held.discard(ask.request_id)
+        return MOVE.call(self._names_for(ask), self._config, *_asked(ask), served_tokens, os.urandom(8))
+
+    async def wait(self, ask: Ask, answer: Sequence[Any], on_place: OnPlace | None = None) -> Turn:
+        """Returns when it is this request's turn. Raises QueueFull, QueueTimeout, Lost, StoreAway.
 
         `on_place` is called at once, and whenever the place in the line has changed.
         """
         first = last = Answer.of(answer)
         if first.state is State.WAITING:
             last = await self._wait_in_line(ask, first, on_place)
+        if last.state is State.LOST:
+            raise Lost
         if last.state is not State.GRANTED:
             raise _refusal(last, self._limits.classes[ask.klass].wait_seconds)
         self._held.add(ask.request_id)
-        return Turn(last.now_ms, waited=first.state is State.WAITING)
+        return Turn(last.now_ms, first.state is State.WAITING, last.backend)
 
     def release(self, request_id: str, served_tokens: float, seconds_per_token: float = 0.0) -> Call:
         """The call that gives the turn, or the place in the line, back, with the weighted service it really took.
@@ -137,16 +147,19 @@ class Permits:
         return RELEASE.call(self._names, self._config, request_id, served_tokens, seconds_per_token)
 
     def tell(self, models: Iterable[str]) -> Call:
-        """The call that tells administrators of this engine."""
-        return TELL.call((keys.ENGINES,), self._engine, known.told(self._config, models))
+        """The call that tells administrators of this line."""
+        return TELL.call((keys.LINES,), self._line, known.told(self._config, models))
 
     def renew(self) -> Call:
         """The call that renews all that this process holds. Its answer goes to `renewed`."""
         lease = _ms(self._limits.lease_seconds)
         return RENEW.call((self._names[0], self._names[-1]), lease, *self._held)
 
-    def renewed(self, answer: Sequence[bytes | None]) -> None:
-        self.speed = Speed.of(answer)
+    def renewed(self, answer: Sequence[bytes]) -> None:
+        self.speeds = {name.decode(): Speed.of(sums) for name, sums in zip(answer[::2], answer[1::2], strict=True)}
+
+    def _names_for(self, ask: Ask) -> tuple[str, ...]:
+        return self._names + ((keys.reservation(ask.request_id),) if ask.reserved else ())
 
     async def _wait_in_line(self, ask: Ask, answer: Answer, on_place: OnPlace | None) -> Answer:
         seconds = self._limits.classes[ask.klass].wait_seconds
@@ -237,7 +250,16 @@ class Permits:
                     self.renewed(await self._store.run(self.renew()))
 
 
-def _config(limits: QueueLimits, room: Room, channel: str) -> bytes:
+def _asked(ask: Ask) -> tuple[Argument, ...]:
+    """As the scripts take it."""
+    number = CLASSES.index(ask.klass) + 1
+    choices = msgspec.msgpack.encode(ask.choices)
+    lane = ",".join(sorted({choice.backend for choice in ask.choices}))
+    size = max(1.0, ask.tokens)
+    return ask.request_id, number, ask.subject, size, ask.kv_tokens, ask.model, choices, lane
+
+
+def _config(limits: QueueLimits, rooms: Mapping[str, Room], channel: str) -> bytes:
     classes = [
         {
             "weight": of_class.weight,
@@ -249,8 +271,10 @@ def _config(limits: QueueLimits, room: Room, channel: str) -> bytes:
     ]
     return msgspec.msgpack.encode(
         {
-            "capacity": room.capacity,
-            "kv": room.kv_tokens,
+            "backends": {
+                name: {"capacity": room.capacity, "kv": room.kv_tokens, "each": room.each_seconds}
+                for name, room in rooms.items()
+            },
             "line": limits.longest_line,
             "lease": _ms(limits.lease_seconds),
             "beat": _ms(limits.heartbeat_seconds * 3),

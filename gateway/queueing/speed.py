@@ -7,8 +7,9 @@ takes about `alone + each * running` a token; the two are fitted by least square
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 # Before so many answers nothing is said.
 _FEWEST = 20
@@ -34,8 +35,9 @@ class Speed:
     yy: float = 0.0
 
     @classmethod
-    def of(cls, raw: Sequence[bytes | None]) -> Speed:
-        return cls(*(float(value or 0) for value in raw))
+    def of(cls, stored: bytes) -> Speed:
+        """As outlook.lua packs it."""
+        return cls(*msgspec.msgpack.decode(stored, type=list[float]))
 
     def capacity_for(self, tokens_per_second: float) -> int | None:
         """The most that may run for each to get this speed; at least 1. None: no reason is known to hold back."""

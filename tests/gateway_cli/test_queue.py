@@ -1,4 +1,4 @@
-"""`sekisho queue`, in process, on the line of an engine whose gateway is elsewhere."""
+"""`sekisho queue`, in process, on a line whose gateway is elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from gateway.queueing.ask import CLASSES, Ask, ClassLimits, QueueLimits, Room
+from gateway.queueing.ask import CLASSES, Ask, Choice, ClassLimits, QueueLimits, Room
 from gateway.queueing.permits import Permits
 from gateway.store import keys
 from gateway.store.redis import Store
@@ -22,11 +22,12 @@ def line(terminal: Terminal) -> Terminal:
     """One runs, one waits in haste, one does not."""
 
     async def fill(store: Store) -> None:
-        permits = Permits(store, "engine", _LIMITS, Room(1, 1000))
+        permits = Permits(store, "line", _LIMITS, {"gpu": Room(1, 1000)})
+        choices = (Choice("gpu", 0.0),)
         asks = [
-            Ask("runs", "api", "a", 10, 50, model="m"),
-            Ask("slow", "batch", "b\x1b[31m", 10, 20, model="m"),
-            Ask("quick", "interactive", "c", 10, 20, model="m"),
+            Ask("runs", "api", "a", 10, choices, 50, model="m"),
+            Ask("slow", "batch", "b\x1b[31m", 10, choices, 20, model="m"),
+            Ask("quick", "interactive", "c", 10, choices, 20, model="m"),
         ]
         await store.run_all(permits.tell(["m", "n"]), *(permits.acquire(ask) for ask in asks))
 
@@ -34,30 +35,35 @@ def line(terminal: Terminal) -> Terminal:
     return terminal
 
 
-def engine(line: Terminal, *options: str) -> dict[str, Any]:
-    (found,) = line.json("queue", "list", *options)["engines"]
+def shown(line: Terminal, *options: str) -> dict[str, Any]:
+    (found,) = line.json("queue", "list", *options)["lines"]
     return dict(found)
 
 
 def test_the_line_is_listed_in_the_order_of_turns(line: Terminal) -> None:
-    found = engine(line)
+    found = shown(line)
     assert [one["id"] for one in found["running"] + found["waiting"]] == ["runs", "quick", "slow"]
-    assert (found["models"], found["capacity"], found["kv_tokens"], found["kv_tokens_in_use"]) == (
-        ["m", "n"],
-        1,
-        1000,
-        50,
-    )
-    assert [one["id"] for one in engine(line, "--subject", "c")["waiting"]] == ["quick"]
+    assert (found["name"], found["models"]) == ("line", ["m", "n"])
+    (backend,) = found["backends"]
+    assert backend == {
+        "name": "gpu",
+        "object": "backend",
+        "capacity": 1,
+        "running": 1,
+        "kv_tokens": 1000,
+        "kv_tokens_in_use": 50,
+    }
+    assert [one["backend"] for one in found["running"] + found["waiting"]] == ["gpu", None, None]
+    assert [one["id"] for one in shown(line, "--subject", "c")["waiting"]] == ["quick"]
     printed = line.tells("queue", "list")
     assert printed.index("runs") < printed.index("quick") < printed.index("slow")
-    assert "room for 1, 50 of 1000" in printed
+    assert "gpu: 1 running, room for 1, 50 of 1000" in printed
     assert "\x1b[31m" not in printed
-    assert engine(line, "--limit", "1")["has_more"] is True
+    assert shown(line, "--limit", "1")["has_more"] is True
 
 
 def test_without_a_gateway_there_is_no_line(terminal: Terminal) -> None:
-    assert terminal.json("queue", "list") == {"object": "queue", "engines": [], "draining": []}
+    assert terminal.json("queue", "list") == {"object": "queue", "lines": [], "draining": []}
     assert terminal.run("queue", "list").exit_code == 0
 
 

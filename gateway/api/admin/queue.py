@@ -1,4 +1,4 @@
-"""/admin/v1/queue: who runs and who waits at each engine; requests ended or moved to another class."""
+"""/admin/v1/queue: who runs and who waits in each line; requests ended or moved to another class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.queueing.administration import QueueShown, RequestShown
 
 
 async def look(asked: Asked, query: QueueQuery) -> QueueShown:
-    """Who runs and who waits at each engine, in order of their places; models that are drained"""
+    """Who runs and who waits in each line, in order of their places; models that are drained"""
     return await administration.look(asked.door.store, asked.office.directory, query.limit, query.subject)
 
 

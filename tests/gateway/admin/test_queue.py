@@ -65,22 +65,22 @@ async def told(door: RunningDoor, stream: bool = False, **options: Any) -> Answe
         return response.status, events(text)[-1] if response.content_type == "text/event-stream" else json.loads(text)
 
 
-async def engine(door: RunningDoor, query: str = "") -> dict[str, Any]:
+async def line_of(door: RunningDoor, query: str = "") -> dict[str, Any]:
     await told_of(door)
-    (found,) = (await answer(door, "GET", f"/queue{query}"))["engines"]
+    (found,) = (await answer(door, "GET", f"/queue{query}"))["lines"]
     return dict(found)
 
 
 async def told_of(door: RunningDoor) -> None:
     """A gateway tells of its engine once it knows it, within half a second."""
     with redis.Redis.from_url(door.settings.redis_url) as server:
-        await eventually(lambda: server.exists(keys.ENGINES))
+        await eventually(lambda: server.exists(keys.LINES))
 
 
 async def waiting(door: RunningDoor, how_many: int = 1) -> list[dict[str, Any]]:
     """Those that wait, once there are so many."""
     for _ in range(200):
-        if len(found := (await engine(door))["waiting"]) == how_many:
+        if len(found := (await line_of(door))["waiting"]) == how_many:
             return found
         await asyncio.sleep(0.01)
     raise AssertionError(f"never were {how_many} waiting")
@@ -121,26 +121,29 @@ async def test_who_runs_and_who_waits_is_seen(busy: RunningDoor) -> None:
     async with streaming(busy):
         others = [asyncio.create_task(told(busy)) for _ in range(2)]
         first, second = await waiting(busy, 2)
-        found = await engine(busy)
+        found = await line_of(busy)
         (running,) = found["running"]
-        assert (found["name"], found["models"], found["capacity"]) == ("fake", ["fake"], 1)
+        assert (found["name"], found["models"]) == ("fake", ["fake"])
         assert found["classes"]["api"] == {"running": 1, "waiting": 2}
         assert found["classes"]["batch"] == {"running": 0, "waiting": 0}
-        assert found["kv_tokens_in_use"] == running["kv_tokens"] > 0
+        (backend,) = found["backends"]
+        assert (backend["name"], backend["capacity"], backend["running"]) == ("fake", 1, 1)
+        assert backend["kv_tokens_in_use"] == running["kv_tokens"] > 0
+        assert (running["line"], running["backend"], first["backend"]) == ("fake", "fake", None)
         assert (running["state"], running["place"], running["model"]) == ("running", None, "fake")
         assert running["running_since"] >= running["waiting_since"] > 0
         assert [first["place"], second["place"]] == [1, 2]
         assert first["subject"] == second["subject"] == me
         assert first["running_since"] is None
-        assert len((await engine(busy, "?limit=1"))["waiting"]) == 1
-        assert (await engine(busy, "?limit=1"))["has_more"] is True
-        nobody = await engine(busy, "?subject=nobody")
+        assert len((await line_of(busy, "?limit=1"))["waiting"]) == 1
+        assert (await line_of(busy, "?limit=1"))["has_more"] is True
+        nobody = await line_of(busy, "?subject=nobody")
         assert (nobody["running"], nobody["waiting"], nobody["has_more"]) == ([], [], False)
         for other in others:
             other.cancel()
         await asyncio.gather(*others, return_exceptions=True)
     await eventually(lambda: nothing_is_held(busy))
-    assert (await engine(busy))["running"] == []
+    assert (await line_of(busy))["running"] == []
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -151,7 +154,7 @@ async def test_a_running_request_is_ended_wherever_it_is_and_what_it_used_is_boo
     await limited(door)
     asking = asyncio.create_task(told(door, stream))
     await eventually(lambda: door.backend.asked and door.backend.asked[0].started.is_set())
-    (running,) = (await engine(elsewhere))["running"]
+    (running,) = (await line_of(elsewhere))["running"]
     deleted = await answer(elsewhere, "DELETE", f"/queue/{running['id']}")
     assert deleted == {"id": running["id"], "object": "queued_request", "deleted": True}
     status, said = await asyncio.wait_for(asking, 5)
@@ -176,7 +179,7 @@ async def test_a_prompt_that_was_read_is_booked_though_nothing_was_said_yet(star
     door = await start_door(FakeBackend(lambda body: Script((30.0, WORD, *END))))
     asking = asyncio.create_task(told(door))
     await eventually(lambda: door.backend.asked and door.backend.asked[0].started.is_set())
-    (running,) = (await engine(door))["running"]
+    (running,) = (await line_of(door))["running"]
     await answer(door, "DELETE", f"/queue/{running['id']}")
     assert (await asking)[0] == 403
     await eventually(lambda: nothing_is_held(door))
@@ -213,7 +216,7 @@ async def told_headers(door: RunningDoor) -> dict[str, str]:
 
 async def test_an_order_whose_news_was_lost_is_obeyed_all_the_same(busy: RunningDoor) -> None:
     async with streaming(busy) as response:
-        (running,) = (await engine(busy))["running"]
+        (running,) = (await line_of(busy))["running"]
         with redis.Redis.from_url(busy.settings.redis_url) as server:
             server.zadd(keys.CANCELLED, {running["id"]: 10**15})
         assert events((await response.read()).decode())[-1]["error"]["code"] == "cancelled_by_administrator"
@@ -224,7 +227,7 @@ async def test_nobody_is_ended_by_the_id_of_another(busy: RunningDoor) -> None:
         for path in ("/queue/nobody", f"/queue/{'0' * 32}"):
             async with busy.client.delete(f"/admin/v1{path}") as response:
                 await error_of(response, 404, "not_found")
-        assert len((await engine(busy))["running"]) == 1
+        assert len((await line_of(busy))["running"]) == 1
     assert await audited(busy, "queue.cancel") == []
 
 
@@ -239,8 +242,8 @@ async def test_who_waits_is_moved_to_another_class(start_door: StartDoor, key_of
         assert [one["class"] for one in await waiting(door, 2)] == ["interactive", "batch"]
         moved = await answer(door, "PATCH", f"/queue/{first['id']}", {"class": "interactive"})
         assert (moved["class"], moved["waiting_since"]) == ("interactive", first["waiting_since"])
-        assert (await engine(door))["classes"]["interactive"]["waiting"] == 2
-        assert (await engine(door))["classes"]["batch"]["waiting"] == 0
+        assert (await line_of(door))["classes"]["interactive"]["waiting"] == 2
+        assert (await line_of(door))["classes"]["batch"]["waiting"] == 0
         # It is still heard of by its owner, who says that it lives and is woken in its new class.
         await answer(door, "DELETE", f"/queue/{first['id']}")
         assert (await slow)[1]["error"]["code"] == "cancelled_by_administrator"
@@ -264,7 +267,7 @@ async def test_a_moved_request_gets_its_turn(start_door: StartDoor) -> None:
 
 async def test_a_class_means_nothing_to_who_runs_or_is_not_there(busy: RunningDoor) -> None:
     async with streaming(busy):
-        (running,) = (await engine(busy))["running"]
+        (running,) = (await line_of(busy))["running"]
         for name, status in ((running["id"], 409), ("nobody", 404)):
             async with busy.client.patch(f"/admin/v1/queue/{name}", json={"class": "batch"}) as response:
                 await error_of(response, status)

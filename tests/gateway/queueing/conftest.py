@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import redis
 
-from gateway.queueing.ask import CLASSES, Answer, Ask, ClassLimits, QueueLimits, Room, Turn
+from gateway.queueing.ask import CLASSES, Answer, Ask, Choice, ClassLimits, QueueLimits, Room, Turn
 from gateway.queueing.permits import Permits
 from gateway.scope import QueueClass
 from gateway.store.redis import Store
@@ -31,13 +31,16 @@ def limits(weights: tuple[float, ...] = (8, 4, 1), **changes: Any) -> QueueLimit
     return replace(_LIMITS, classes=classes, **changes)
 
 
-def wanted(request_id: str, subject: str = "", klass: QueueClass = "api", tokens: float = 100, **fields: Any) -> Ask:
-    """Without a subject everybody is somebody else."""
-    return Ask(request_id, klass, subject or f"of-{request_id}", tokens, **fields)
+def wanted(
+    request_id: str, subject: str = "", klass: QueueClass = "api", tokens: float = 100, at: str = "a", **fields: Any
+) -> Ask:
+    """Without a subject everybody is somebody else. `at`: a letter for each backend, all of them as good."""
+    choices = tuple(Choice(name, 0.0) for name in at)
+    return Ask(request_id, klass, subject or f"of-{request_id}", tokens, **{"choices": choices} | fields)
 
 
 class Line:
-    """The queue of an engine, seen from outside: what one process would ask, and what is stored."""
+    """A line seen from outside: what one process would ask, and what is stored."""
 
     def __init__(self, store: Store, permits: Permits, url: str) -> None:
         self.store = store
@@ -54,7 +57,7 @@ class Line:
         await self.store.run(self.permits.release(request_id, served, pace))
 
     def members(self, kind: str) -> list[str]:
-        return [member.decode() for member in self.redis.zrange(f"{{sekisho}}:{kind}:engine", 0, -1)]
+        return [member.decode() for member in self.redis.zrange(f"{{sekisho}}:{kind}:line", 0, -1)]
 
     def running(self) -> set[str]:
         return set(self.members("leases"))
@@ -62,29 +65,34 @@ class Line:
     def state(self, name: str) -> float:
         return float(self._state().get(name, 0))
 
-    def set_state(self, **values: float) -> None:
-        self.redis.set("{sekisho}:queue:engine", msgspec.msgpack.encode(self._state() | values))
+    def at(self, backend: str) -> tuple[int, int]:
+        """How many run there, and the KV tokens they hold."""
+        found = self._state()["at"].get(backend, {"running": 0, "kv": 0})
+        return found["running"], found["kv"]
 
-    def _state(self) -> dict[str, float]:
-        packed = self.redis.get("{sekisho}:queue:engine")
+    def set_state(self, **values: float) -> None:
+        self.redis.set("{sekisho}:queue:line", msgspec.msgpack.encode(self._state() | values))
+
+    def _state(self) -> dict[str, Any]:
+        packed = self.redis.get("{sekisho}:queue:line")
         return dict(msgspec.msgpack.decode(packed)) if packed else {}
 
     def service(self) -> dict[str, float]:
         """By class and subject, as stored."""
-        found = self.redis.zrange("{sekisho}:service:engine", 0, -1, withscores=True)
+        found = self.redis.zrange("{sekisho}:service:line", 0, -1, withscores=True)
         return {member.decode(): score for member, score in found}
 
     def kill(self, *request_ids: str) -> None:
         """Their leases and heartbeats have run out, as those of a killed process do."""
         for kind in ("leases", "beats"):
             for request_id in request_ids:
-                self.redis.zadd(f"{{sekisho}}:{kind}:engine", {request_id: 1}, xx=True)
+                self.redis.zadd(f"{{sekisho}}:{kind}:line", {request_id: 1}, xx=True)
 
     def is_empty(self) -> bool:
         kinds = ("leases", "grants", "line", "beats", "asks", "due", "running")
-        names = [f"{{sekisho}}:{kind}:engine" for kind in kinds]
-        names += [f"{{sekisho}}:order:{klass}:engine" for klass in CLASSES]
-        return self.redis.exists(*names) == 0 and self.state("kv") == 0
+        names = [f"{{sekisho}}:{kind}:line" for kind in kinds]
+        names += [f"{{sekisho}}:order:{klass}:line" for klass in CLASSES]
+        return self.redis.exists(*names) == 0 and not self._state().get("at") and not self._state().get("lanes")
 
 
 MakeLine = Callable[..., Line]
@@ -95,8 +103,10 @@ OpenLine = Callable[..., Awaitable[Line]]
 def make_line(store: Store, redis_url: str) -> MakeLine:
     """A line whose process does nothing by itself."""
 
-    def make(capacity: int = 1, kv_tokens: int = 0, **changes: Any) -> Line:
-        return Line(store, Permits(store, "engine", limits(**changes), Room(capacity, kv_tokens)), redis_url)
+    def make(capacity: int = 1, kv_tokens: int = 0, rooms: Mapping[str, Room] | None = None, **changes: Any) -> Line:
+        """Of one backend, `a`, unless `rooms` says of which."""
+        rooms = {"a": Room(capacity, kv_tokens)} if rooms is None else rooms
+        return Line(store, Permits(store, "line", limits(**changes), rooms), redis_url)
 
     return make
 
@@ -120,4 +130,4 @@ async def open_line(make_line: MakeLine) -> AsyncIterator[OpenLine]:
 
 
 def _listeners(line: Line) -> int:
-    return int(line.redis.pubsub_numsub("{sekisho}:granted:engine")[0][1])
+    return int(line.redis.pubsub_numsub("{sekisho}:granted:line")[0][1])

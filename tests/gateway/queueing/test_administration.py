@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import Conflict, NotFound
 from gateway.queueing import administration
-from gateway.queueing.administration import EngineShown
+from gateway.queueing.administration import LineShown
 from gateway.queueing.ask import State
 from gateway.queueing.scripts import RECLASS, names
 from gateway.store.directory import Actor, Directory
@@ -18,9 +18,9 @@ from tests.gateway.queueing.conftest import Line, MakeLine, wanted
 ACTOR = Actor("tests", "tests", "cli", "here")
 
 
-async def looked(line: Line, limit: int = 1000, subject: str = "") -> EngineShown:
+async def looked(line: Line, limit: int = 1000, subject: str = "") -> LineShown:
     await line.store.run(line.permits.tell(["m"]))
-    (found,) = (await administration.look(line.store, Directory(Records(line.store)), limit, subject)).engines
+    (found,) = (await administration.look(line.store, Directory(Records(line.store)), limit, subject)).lines
     return found
 
 
@@ -96,7 +96,7 @@ async def test_a_move_that_is_sent_twice_is_one(make_line: MakeLine) -> None:
     await line.ask(wanted("waits", klass="batch"))
     await line.store.run(line.permits.tell(["m"]))
     rules = line.permits.acquire(wanted("x")).arguments[0]
-    call = RECLASS.call(names("engine"), rules, "waits", 1)
+    call = RECLASS.call(names("line"), rules, "waits", 1)
     assert [await line.store.run(call) for _ in range(2)] == [3, 1]
     assert len(line.members("line")) == 1
     await line.release("waits")

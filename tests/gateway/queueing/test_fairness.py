@@ -137,7 +137,7 @@ async def test_one_of_a_class_that_waited_too_long_goes_first_and_then_another_c
     await fill(line, "i", 40, "interactive")
     for letter in "uvw":
         await fill(line, letter, 2, "batch")
-    line.redis.zadd("{sekisho}:due:engine", {"3u": 1, "3v": 2, "3w": 3}, xx=True)
+    line.redis.zadd("{sekisho}:due:line", {"3u\0a": 1, "3v\0a": 2, "3w\0a": 3}, xx=True)
     # The turn that runs now, then one who is late and one who is not, by turns.
     assert subjects(await serve_in_turn(line, 7))[1:] == "uiviwi"
 

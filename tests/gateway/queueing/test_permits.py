@@ -337,10 +337,10 @@ async def test_what_the_engine_has_room_for_may_change_at_any_time(make_line: Ma
     line = make_line(capacity=1)
     for name in "abcd":
         await line.ask(wanted(name))
-    line.permits.room = Room(capacity=3)
+    line.permits.rooms = {"a": Room(capacity=3)}
     await line.ask(wanted("d"))
     assert len(line.running()) == 3
-    line.permits.room = Room(capacity=1)
+    line.permits.rooms = {"a": Room(capacity=1)}
     await line.release("a")
     assert line.running() == {"b", "c"}  # nobody is thrown out
 
@@ -352,7 +352,7 @@ async def test_a_request_runs_only_where_its_tokens_fit_the_engines_cache(make_l
     assert [(await line.ask(ask)).state for ask in asks] == [State.GRANTED] * 2 + [State.WAITING] * 2
     await line.release("b")
     assert line.running() == {"a", "c", "d"}
-    assert line.state("kv") == 850
+    assert line.at("a") == (3, 850)
     for name in "acd":
         await line.release(name)
     assert (await line.ask(wanted("huge", kv_tokens=5000))).state is State.GRANTED  # it would never fit better

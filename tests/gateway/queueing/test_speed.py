@@ -70,10 +70,10 @@ async def test_answers_teach_how_many_ran_beside_them_on_average(make_line: Make
     await asyncio.sleep(0.05)
     await line.release("a", pace=0.05)
     line.permits.renewed(await line.store.run(line.permits.renew()))
-    speed = line.permits.speed
+    speed = line.permits.speeds["a"]
     assert (speed.n, speed.y) == (1, 0.05)
     assert 1 < speed.x <= 4
     await line.release("a", pace=0.05)  # sent twice
     await line.release("b", pace=0.0)  # no measure
     line.permits.renewed(await line.store.run(line.permits.renew()))
-    assert line.permits.speed == speed
+    assert line.permits.speeds == {"a": speed}
