@@ -72,6 +72,23 @@ def test_official_client_completes_plain_text(client: openai.OpenAI) -> None:
     assert "Paris" in answer.choices[0].text
 
 
+def test_official_client_gets_responses_that_say_what_chat_says(client: openai.OpenAI) -> None:
+    chat = client.chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=12, temperature=0)
+    asked = QUESTION[0]["content"]
+    whole = client.responses.create(model=MODEL, input=asked, max_output_tokens=12, temperature=0)
+    stream = client.responses.create(model=MODEL, input=asked, max_output_tokens=12, temperature=0, stream=True)
+    events = list(stream)
+    last = events[-1]
+    assert last.type in {"response.completed", "response.incomplete"}
+    assert chat.choices[0].message.content == whole.output_text == last.response.output_text  # type: ignore[union-attr]
+    assert whole.usage
+    assert chat.usage
+    assert (whole.usage.input_tokens, whole.usage.output_tokens) == (
+        chat.usage.prompt_tokens,
+        chat.usage.completion_tokens,
+    )
+
+
 def test_several_answers_to_one_prompt(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(model=MODEL, messages=QUESTION, max_tokens=8, n=3)
     assert [choice.index for choice in answer.choices] == [0, 1, 2]

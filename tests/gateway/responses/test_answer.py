@@ -20,6 +20,7 @@ from gateway.responses.head import head
 from gateway.responses.requests import parse_responses
 from gateway.scope import RequestScope
 from gateway.streaming.collect import CollectSink
+from tests.contracts.recorded.recordings import exchange
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 Event = dict[str, Any]
@@ -325,3 +326,14 @@ async def test_a_whole_answer_may_be_cut_short_or_empty() -> None:
 def test_a_whole_that_is_no_answer_is_an_error() -> None:
     with pytest.raises(EngineBroken):
         whole_response(answer(), {"choices": [{"message": {"content": 5}}]})
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "ollama", "sglang", "vllm"])
+async def test_what_real_engines_said_makes_a_response(engine: str) -> None:
+    said = [one.data for one in sse.EventParser().feed(exchange(engine, "04-chat-stream-usage").body)]
+    framing = EventFraming(answer())
+    last = told(framing.events(said))[-1]
+    text = "".join(json.loads(one)["choices"][0]["delta"].get("content") or "" for one in said[:-2])
+    assert last["response"]["output"][0]["content"][0]["text"] == text
+    assert last["response"]["usage"]["output_tokens"] > 0
+    assert await collected(*said) == last["response"]
