@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     SpinnerColumn,
     TaskID,
@@ -31,6 +32,27 @@ def starting(names: Sequence[str]) -> Iterator[OnReady]:
     with Progress(*columns, console=err) as bars:
         tasks = {name: bars.add_task(f"starting {name}", total=1) for name in names}
         yield lambda name, seconds: bars.update(tasks[name], completed=1, description=f"{name} is ready")
+
+
+OnLines = Callable[[str, int, int, int], None]
+
+
+@contextmanager
+def lines_of(subject: str) -> Iterator[OnLines]:
+    """How far a batch is. Yields what is to be called as (status, completed, failed, total)."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bars:
+        task, told = bars.add_task(subject, total=None), ""
+
+        def tell(status: str, completed: int, failed: int, total: int) -> None:
+            nonlocal told
+            said = f"{status}, {failed} failed" if failed else status
+            bars.update(task, description=f"{subject}: {said}", completed=completed + failed, total=total or None)
+            if bars.disable and status != told:
+                note(f"{subject}: {status} ({completed + failed} of {total})")
+            told = status
+
+        yield tell
 
 
 class Steps:
