@@ -45,7 +45,7 @@ CHECKS = (
     Check("max_tokens", "max_tokens limits the answer", talking.max_tokens),
     Check("max_completion_tokens", "max_completion_tokens limits the answer", talking.max_completion_tokens),
     Check("stop", "A stop string ends the answer and is not in it", talking.stop),
-    Check("seed", "The same seed gives the same text", talking.seed, optional=True),
+    Check("seed", "The same seed gives the same text", talking.seed),
     Check("greedy", "Temperature 0 gives the same text", talking.greedy),
     Check("logprobs", "Log probabilities of the tokens", extras.logprobs, optional=True),
     Check("tools", "A tool that must be called is called", extras.tools, optional=True),
