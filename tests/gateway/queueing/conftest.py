@@ -67,8 +67,8 @@ class Line:
 
     def at(self, backend: str) -> tuple[int, int]:
         """How many run there, and the KV tokens they hold."""
-        found = self._state()["at"].get(backend, {"running": 0, "kv": 0})
-        return found["running"], found["kv"]
+        found = (self._state().get("at") or {}).get(backend)  # an empty table is packed as a list
+        return (found["running"], found["kv"]) if found else (0, 0)
 
     def set_state(self, **values: float) -> None:
         self.redis.set("{sekisho}:queue:line", msgspec.msgpack.encode(self._state() | values))
