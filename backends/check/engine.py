@@ -18,7 +18,14 @@ from backends.registry import KINDS, create
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 # `owned_by` of its model list is all that tells engines apart: some answer on each other's paths.
-OWNERS = {"llamacpp": "llamacpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama", "sekisho": "native"}
+OWNERS = {
+    "llamacpp": "llamacpp",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "library": "ollama",
+    "ollama": "ollama",
+    "sekisho": "native",
+}
 QUESTION = "Write a short story about a fisherman and the sea."
 ENDLESS = "Write the numbers from 1 to 5000, one on each line."
 _USUAL_CONTEXT = 2048
