@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, batches, files, health, openai, responses, sign_in
+from gateway.api import admin, batches, embeddings, files, health, openai, responses, sign_in
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -24,6 +24,8 @@ class Route(NamedTuple):
 ROUTES = (
     Route("POST", "/v1/chat/completions", openai.chat_completions, "chat"),
     Route("POST", "/v1/completions", openai.completions, "completions"),
+    Route("POST", "/v1/embeddings", embeddings.embeddings, "embeddings"),
+    Route("POST", "/v1/rerank", embeddings.rerank, "rerank"),
     Route("POST", "/v1/responses", responses.create, "responses"),
     Route("GET", "/v1/responses/{id}", responses.stored, "responses"),
     Route("DELETE", "/v1/responses/{id}", responses.stored, "responses"),

@@ -42,7 +42,7 @@ async def test_public_paths_need_none(door: RunningDoor, path: str) -> None:
         "/v1/models/",
         "/v1/chat/completions/",
         "/v1//chat/completions",
-        "/v1/embeddings",
+        "/v1/images/generations",
         "/v1/chat",
         "/invocations",
         "/tokenize",
