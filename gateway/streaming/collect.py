@@ -13,6 +13,7 @@ import msgspec
 from gateway.errors import DoorError, EngineBroken
 from gateway.scope import RequestScope
 
+MAX_BYTES = 64 * 1024 * 1024  # of an answer's events; an engine may know no end
 _JSON_HEADERS = [(b"content-type", b"application/json")]
 # Of a delta: these are told once, everything else grows by what comes.
 _TOLD_ONCE = frozenset({"role", "id", "type", "index"})
@@ -26,12 +27,16 @@ class CollectSink:
         self.answered = False
         self._request = request
         self._shape = shape
+        self._size = 0
         self._answer: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
         self._take_choice = self._take_delta if request.form == "chat" else self._take_text
 
     async def take(self, events: list[bytes]) -> None:
         for event in events:
+            self._size += len(event)
+            if self._size > MAX_BYTES:
+                raise EngineBroken("The answer is too long to be sent in one piece. Ask for a stream, or for less.")
             if event != b"[DONE]":
                 self._take_chunk(_decoded(event))
 

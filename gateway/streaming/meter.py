@@ -7,11 +7,13 @@ less than searching the bytes for the same marks would.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from backends.errors import Rejected
+from backends.errors import Broken, Rejected
+from backends.wire.usage import usage_of
 
 
 class _Delta(msgspec.Struct):
@@ -49,6 +51,7 @@ class _Chunk(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DONE = b"[DONE]"
 
 
@@ -76,14 +79,22 @@ class Meter:
         return max(self._reported, self._counted)
 
     def observe(self, data: bytes) -> bool:
-        """Take note of one event. False if it carries usage alone. Raises Rejected for an error event."""
+        """Take note of one event. False if it carries usage alone. Raises Rejected for an error, Broken for no JSON."""
         if data == _DONE:
             self.done = True
             return True
-        try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return True
+        return self._take(data)
+
+    def observe_whole(self, body: bytes) -> None:
+        """Take note of an answer in one piece. Raises Rejected for an error, Broken for what is no JSON object."""
+        self._take(body)
+        counted = usage_of(body)
+        self.prompt_tokens = counted.prompt_tokens if counted else None
+        self._begin()
+        self.done = True
+
+    def _take(self, data: bytes) -> bool:
+        chunk = _read(data)
         if chunk.error:
             raise Rejected(200, data)
         if chunk.usage is not None:
@@ -91,13 +102,6 @@ class Meter:
         for choice in chunk.choices or ():
             self._take_choice(choice)
         return bool(chunk.choices) or chunk.usage is None
-
-    def observe_whole(self, body: bytes) -> None:
-        """Take note of an answer in one piece. Raises msgspec.DecodeError where it is no JSON object, or Rejected."""
-        msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        self.observe(body)
-        self._begin()
-        self.done = True
 
     def _take_usage(self, usage: _Usage) -> None:
         self.prompt_tokens = max(usage.prompt_tokens, self.prompt_tokens or 0)
@@ -120,3 +124,18 @@ class Meter:
         self.progress += 1
         if not self.began:
             self.began, self.began_at = True, time.monotonic()
+
+
+def _read(data: bytes) -> _Chunk:
+    """An object of a form that is not known here holds nothing to count, but may say something to the client."""
+    try:
+        if not data.isascii():
+            data.decode()  # msgspec does not look into what it skips
+        return _decode(data)
+    except msgspec.ValidationError:
+        with suppress(msgspec.DecodeError):
+            _split(data)
+            return _Chunk()
+        raise Broken("it is no JSON object") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Broken(f"it cannot be read: {error}") from None

@@ -39,27 +39,25 @@ async def pump(
     """
     rest: list[bytes] = []  # what has come and is not passed on yet
     read, said_before = _reader(meter, wants_usage, edit), meter.progress
-    watch, over = Watch(patience), False
+    chunks, watch = upstream.chunks(), Watch(patience)
     try:
         async with watch:
-            async for chunk in upstream.chunks():
-                if over:
-                    continue
+            async for chunk in chunks:
                 try:
                     read(chunk, rest)
                 finally:
                     # A role or an empty delta says nothing yet: the engine may still refuse, and another be asked.
-                    if rest and meter.began:
+                    if rest and meter.progress != said_before:
                         transcript.keep(rest)
                         watch.send()
                         await sink.take(rest)
-                        watch.receive()
                         rest = []
                 if meter.progress != said_before:
-                    watch.engine_seconds = patience.stall
+                    watch.receive(patience.stall)
                 if meter.done:
-                    over = True
                     watch.end_within(_AFTERMATH_SECONDS)
+                    await anext(chunks, None)
+                    break
         if not meter.complete:
             raise Broken("the answer ended before it was complete")
     except TimeoutError:

@@ -18,12 +18,12 @@ class Patience(NamedTuple):
 class Watch:
     """A block in which an engine or a client that takes too long is a TimeoutError.
 
-    One timer looks now and then since when the stream has been held up: a chunk costs two assignments and no timer.
+    One timer looks now and then since when the stream has been held up: a chunk costs a few assignments and no timer.
     """
 
     def __init__(self, patience: Patience) -> None:
         self.sending = False  # it is the client that is waited for
-        self.engine_seconds = patience.first_token
+        self._engine_seconds = patience.first_token
         self._client_seconds = patience.client
         self._look_seconds = min(patience.stall, patience.client)
         self._loop = asyncio.get_running_loop()
@@ -35,13 +35,13 @@ class Watch:
         """From now on the client is waited for."""
         self.sending, self._since = True, self._loop.time()
 
-    def receive(self) -> None:
+    def receive(self, seconds: float) -> None:
         """From now on the engine is waited for."""
-        self.sending, self._since = False, self._loop.time()
+        self.sending, self._engine_seconds, self._since = False, seconds, self._loop.time()
 
     def end_within(self, seconds: float) -> None:
         """Whatever still comes from the engine, the block ends."""
-        self.engine_seconds = seconds
+        self.receive(seconds)
         self._look()
 
     async def __aenter__(self) -> None:
@@ -59,7 +59,7 @@ class Watch:
         if self._timer is not None:
             self._timer.cancel()
         now = self._loop.time()
-        left = self._since + (self._client_seconds if self.sending else self.engine_seconds) - now
+        left = self._since + (self._client_seconds if self.sending else self._engine_seconds) - now
         if left <= 0:
             self._timeout.reschedule(now)
         else:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
 from backends.base import Upstream
 from backends.errors import BackendError, Broken, TimedOut
 from gateway.errors import EngineBroken, EngineSilent, from_backend
@@ -25,8 +23,6 @@ async def whole(upstream: Upstream, meter: Meter, patience: Patience, limit: int
         meter.observe_whole(body)
     except TimeoutError:
         raise EngineSilent("The engine made no progress in time.") from TimedOut("no progress")
-    except msgspec.DecodeError as error:
-        raise EngineBroken("The engine sent something that is not an answer. Try again.") from Broken(str(error))
     except BackendError as error:
         raise from_backend(error) from error
     return (edit and edit(body)) or body
