@@ -45,16 +45,21 @@ def run_batch(
     if not api_key:
         raise CliError("give your key: --api-key, or SEKISHO_API_KEY.", exit_code=2)
     try:
-        failed = asyncio.run(_run(input_file, output, url, api_key, window))
+        batch = asyncio.run(_run(input_file, output, url, api_key, window))
     except KeyboardInterrupt:
         note("The batch goes on at the gateway. The same command goes on watching.")
         raise typer.Exit(130) from None
-    if failed:
-        raise CliError(f"{failed} of the lines failed; see {_errors(output)}.")
+    counts = batch.request_counts
+    plain(f"{batch.id}: {batch.status}, {counts.completed} of {counts.total} completed.")
+    if batch.errors is not None:
+        faults = [f"line {fault.line}: {fault.message}" if fault.line else fault.message for fault in batch.errors.data]
+        raise CliError("the batch failed:\n  " + "\n  ".join(faults))
+    if counts.completed < counts.total:
+        raise CliError(f"{counts.total - counts.completed} of {counts.total} lines failed; see {_errors(output)}.")
 
 
-async def _run(input_file: Path, output: Path, url: str, api_key: str, window: str) -> int:
-    """How many lines failed."""
+async def _run(input_file: Path, output: Path, url: str, api_key: str, window: str) -> Shown:
+    """The batch at its end, its results written."""
     from gateway.cli.batch_client import BatchClient
 
     memory, data = output.with_name(f"{output.name}.batch"), _read(input_file)
@@ -64,20 +69,21 @@ async def _run(input_file: Path, output: Path, url: str, api_key: str, window: s
         if begun is None:
             batch = await client.begin(input_file.name, data, _endpoint(data), window)
             memory.write_bytes(msgspec.json.encode(Begun(url, batch.id, digest)) + b"\n")
-        elif (begun.url, begun.input) != (url, digest):
+        elif (begun.url, begun.input) == (url, digest):
+            note(f"Going on with {begun.batch}.")
+            batch = await client.find(begun.batch)
+        else:
             raise CliError(
                 f"{memory} remembers a batch of another input or gateway that was not watched to its end. "
                 "Give another --output, or remove that file to give that batch up.",
                 exit_code=2,
             )
-        else:
-            note(f"Going on with {begun.batch}.")
-            batch = await client.find(begun.batch)
         batch = await _watched(client, batch)
-        await _write(client, batch, output)
+        for file_id, path in ((batch.output_file_id, output), (batch.error_file_id, _errors(output))):
+            if file_id is not None:
+                await _write(client, file_id, path)
     memory.unlink(missing_ok=True)
-    plain(f"{batch.id}: {batch.status}, {batch.request_counts.completed} of {batch.request_counts.total} completed.")
-    return max(batch.request_counts.failed, batch.request_counts.total - batch.request_counts.completed)
+    return batch
 
 
 async def _watched(client: BatchClient, batch: Shown) -> Shown:
@@ -91,18 +97,12 @@ async def _watched(client: BatchClient, batch: Shown) -> Shown:
             batch = await client.find(batch.id, patiently=True)
 
 
-async def _write(client: BatchClient, batch: Shown, output: Path) -> None:
-    """What there is is written, and then what went wrong with the whole is told."""
-    for file_id, path in ((batch.output_file_id, output), (batch.error_file_id, _errors(output))):
-        if file_id is not None:
-            partial = path.with_name(f"{path.name}.part")
-            with partial.open("wb") as file:
-                await client.download(file_id, file)
-            partial.replace(path)
-    if batch.errors is not None:
-        _memory(output).unlink(missing_ok=True)
-        faults = [f"line {fault.line}: {fault.message}" if fault.line else fault.message for fault in batch.errors.data]
-        raise CliError("the batch failed:\n  " + "\n  ".join(faults))
+async def _write(client: BatchClient, file_id: str, path: Path) -> None:
+    """All of it, or what was there before."""
+    partial = path.with_name(f"{path.name}.part")
+    with partial.open("wb") as file:
+        await client.download(file_id, file)
+    partial.replace(path)
 
 
 def _read(path: Path) -> bytes:
@@ -127,10 +127,6 @@ def _remembered(memory: Path) -> Begun | None:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
         raise CliError(f"{memory} cannot be read. Remove it to begin anew.", exit_code=2) from None
-
-
-def _memory(output: Path) -> Path:
-    return output.with_name(f"{output.name}.batch")
 
 
 def _errors(output: Path) -> Path:
