@@ -93,6 +93,18 @@ async def test_its_template_decides_of_tools_and_the_operator_over_that() -> Non
         assert refused(backend, tools=TOOLS, tool_choice="required") is None
 
 
+async def test_what_its_model_can_is_let_through_unless_the_operator_says_no() -> None:
+    for options, refuses in ((Options(), False), (Options(tools=False, images=False), True)):
+        async with behind("llamacpp", options) as (backend, engine):
+            engine.says("/props", b'"supports_tools":true', old=b'"supports_tools":false')
+            engine.says("/props", b'"vision":true', old=b'"vision":false')
+            engine.says("/props", b'"supports_reasoning_effort":true', old=b'"supports_reasoning_effort":false')
+            await backend.models()
+            assert (refused(backend, tools=TOOLS) is not None) == refuses
+            assert (refused(backend, messages=IMAGE) is not None) == refuses
+            assert refused(backend, reasoning_effort="low") is None
+
+
 async def test_the_one_tool_that_must_be_called_is_the_only_one_it_is_given() -> None:
     async with behind("llamacpp", Options(tools=True)) as (backend, engine):
         await ask(backend, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "two"}})

@@ -76,6 +76,13 @@ async def test_what_it_says_of_itself_decides_of_tools_and_images_and_the_operat
         await backend.models()
         assert refused(backend, tools=TOOLS) is None
         assert refused(backend, messages=IMAGE) is None
+    for options, refuses in ((Options(), False), (Options(tools=False, images=False), True)):
+        async with behind("sglang", options) as (backend, engine):
+            engine.says("/model_info", b'"tool_call_parser":"qwen25"', old=b'"tool_call_parser":null')
+            engine.says("/model_info", b'"has_image_understanding":true', old=b'"has_image_understanding":false')
+            await backend.models()
+            assert (refused(backend, tools=TOOLS) is not None) == refuses
+            assert (refused(backend, messages=IMAGE) is not None) == refuses
 
 
 @pytest.mark.parametrize(

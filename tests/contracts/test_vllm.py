@@ -71,8 +71,23 @@ async def test_tools_are_left_to_it_unless_the_operator_says_that_it_has_no_pars
 
 
 async def test_an_endpoint_that_its_model_does_not_serve_is_said_not_to_be_supported() -> None:
-    async with behind("vllm") as (backend, _):
+    async with behind("vllm") as (backend, engine):
         with pytest.raises(Rejected) as caught:
-            await backend.open("/v1/embeddings", b'{"model":"smollm2","input":"a"}', {})
+            await backend.open("/v1/embeddings", b'{"model":"smollm2","input":"a"}', STEERED)
+        assert set(engine.asked[0].fields) == {"model", "input"}
     assert caught.value.status == 501
     assert "endpoint" in msgspec.json.decode(caught.value.body)["error"]["message"]
+
+
+async def test_images_are_read_only_where_the_operator_says_so() -> None:
+    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+    async with behind("vllm") as (backend, _):
+        assert (refused(backend, messages=messages) or ("", ""))[1] == "messages[0].content[0].type"
+    async with behind("vllm", Options(images=True)) as (backend, _):
+        assert refused(backend, messages=messages) is None
+
+
+async def test_what_it_would_ignore_is_refused_and_what_it_honours_is_not() -> None:
+    async with behind("vllm") as (backend, _):
+        assert (refused(backend, functions=[{"name": "f"}]) or ("", ""))[1] == "functions"
+        assert refused(backend, bad_words=["no"], structured_outputs={"choice": ["a"]}, reasoning_effort="low") is None

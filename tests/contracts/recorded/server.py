@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -69,6 +69,14 @@ class RecordedEngine:
     def lacks(self, path: str) -> None:
         """As if this path had never been recorded."""
         self._known = tuple(one for one in self._known if one.path != path)
+
+    def says(self, path: str, new: bytes, old: bytes) -> None:
+        """In every answer of this path `new` stands for `old`: as another model, or other flags, would have it."""
+        assert any(old in one.body for one in self._known if one.path == path)
+        self._known = tuple(
+            replace(one, pieces=tuple(piece.replace(old, new) for piece in one.pieces)) if one.path == path else one
+            for one in self._known
+        )
 
     def answer_to(self, method: str, path: str, fields: Mapping[str, Any]) -> Exchange:
         fitting = [one for one in self._known if (one.method, one.path) == (method, path)]
