@@ -7,12 +7,12 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
-from backends import registry
 from backends.base import Backend
 from gateway import routes
 from gateway.admission import Admission
@@ -20,10 +20,12 @@ from gateway.api.door import Door
 from gateway.api.http import send_error
 from gateway.api.inward import Inward
 from gateway.api.pages import send_to_sign_in
+from gateway.attempts import Means
 from gateway.batches.book import Book
 from gateway.batches.files import Files
 from gateway.batches.run import Answer, Ask, Parts
 from gateway.batches.runner import Runner
+from gateway.booking import Booking
 from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError, StoreAway
 from gateway.identity import access
 from gateway.identity.absent import Absent
@@ -45,15 +47,20 @@ from gateway.identity.server_key import WrongServerKey, check_server_key, load_s
 from gateway.identity.sessions import Sessions
 from gateway.identity.throttle import Throttle
 from gateway.identity.uses import Uses
+from gateway.overflow import Overflow
 from gateway.pipeline import Pipeline
-from gateway.queueing.ask import CLASSES, ClassLimits, QueueLimits, Room
+from gateway.queueing.ask import CLASSES, ClassLimits, QueueLimits
+from gateway.queueing.lines import Lines
 from gateway.queueing.orders import Orders
-from gateway.queueing.permits import Permits
 from gateway.quotas.book import PolicyBook
 from gateway.quotas.local_share import LocalShare
 from gateway.quotas.reaper import Reaper
 from gateway.quotas.service import QuotaService
-from gateway.routing.engines import Engines
+from gateway.reload import Reload
+from gateway.rooms import Rooms
+from gateway.routing.fleet import Fleet
+from gateway.routing.member import Member, make_member
+from gateway.routing.shared import Shared
 from gateway.scope import Principal, Receive, RequestScope, Send
 from gateway.settings import Settings
 from gateway.store.directory import Actor, Directory
@@ -71,9 +78,16 @@ _BOOTSTRAP_RETRY_SECONDS = 0.5
 class App:
     """The ASGI application. `door` is there once the lifespan has begun."""
 
-    def __init__(self, settings: Settings, backend: Backend | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        backends: Mapping[str, Backend] | None = None,
+        file: Path | None = None,
+        read: Callable[[], Settings] | None = None,
+    ) -> None:
         self._settings = settings
-        self._backend = backend
+        self._backends = backends or {}
+        self._reload = Reload(file, settings, read, self._take_over) if file and read else None
         self._bootstrap: asyncio.Task[None] | None = None
         self._proxies = [ip_network(network, strict=False) for network in settings.trusted_proxies]
         self.door: Door | None = None
@@ -152,20 +166,24 @@ class App:
     async def open(self) -> None:
         """Start every part. None of them needs Redis or the engine to be up: /readyz tells when they are."""
         server_key = load_server_key(self._settings.data_dir)
-        self.door = _build(self._settings, self._backend, server_key, self.ask)
+        self.door = _build(self._settings, self._backends, server_key, self.ask)
         try:
             with suppress(StoreAway):
                 await check_server_key(self.door.store, server_key, self._settings.data_dir)
         except WrongServerKey:
             await self.aclose()
             raise
-        self.door.engines.start()
+        self.door.fleet.start()
+        self.door.rooms.start()
+        self.door.health.start()
         await self.door.orders.start()
-        self.door.admission.start()
+        self.door.booking.start()
         self.door.reaper.start()
         self.door.revocation.start()
         self.door.providers.start()
         self.door.runner.start()
+        if self._reload is not None:
+            self._reload.start()
         if self._settings.bootstrap_key is not None:
             key = self._settings.bootstrap_key.get_secret_value()
             self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door, key))
@@ -174,26 +192,27 @@ class App:
         door = self._opened()
         if self._bootstrap is not None:
             self._bootstrap.cancel()
+        if self._reload is not None:
+            await self._reload.aclose()
         await door.runner.aclose()
         await door.reaper.aclose()
-        await door.admission.aclose()
+        await door.booking.aclose()
+        await door.health.aclose()
+        await door.rooms.aclose()
         await door.orders.aclose()
         await door.revocation.aclose()
         await door.browsers.refresher.aclose()
         await door.providers.aclose()
         await door.uses.aclose()
-        await door.engines.aclose()
+        await door.fleet.aclose()
         await door.store.aclose()
 
-
-def create_app(settings: Settings, backend: Backend | None = None) -> App:
-    """The door for these settings; `backend` takes the place of the engine that they name."""
-    return App(settings, backend)
+    async def _take_over(self, settings: Settings) -> None:
+        await self._opened().fleet.apply(settings.engines, settings.aliases)
 
 
-def _build(settings: Settings, backend: Backend | None, server_key: bytes, ask: Ask) -> Door:
-    secret = settings.engine_api_key.get_secret_value() if settings.engine_api_key else None
-    engines = Engines(backend or registry.create(settings.engine_kind, settings.engine_url, secret))
+def _build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes, ask: Ask) -> Door:
+    fleet = _fleet(settings, backends)
     store = Store(settings.redis_url, settings.redis_timeout)
     directory = Directory(Records(store))
     shares = settings.redis_away == "local_share"
@@ -201,8 +220,10 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes, ask: 
     lookup = Lookup(directory, settings.key_cache_seconds, away_seconds)
     key_ring = KeyRing(directory, server_key)
     sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
-    permits = Permits(store, engines.backend.name, _queue_limits(settings), Room(settings.max_concurrency))
-    metrics = _metrics(store, permits, engines)
+    lines = Lines(store, _queue_limits(settings))
+    rooms = Rooms(fleet, lines, settings.target_tokens_per_second)
+    health = Shared(store, os.urandom(8).hex(), fleet.healths, fleet.note_by_name)
+    metrics = _metrics(store, lines, fleet)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds, away_seconds), settings.issuers)
@@ -218,11 +239,13 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes, ask: 
     book = PolicyBook(Records(store), settings.key_cache_seconds)
     share = LocalShare(settings.local_share_minutes, settings.replicas) if shares else None
     quotas = QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds, share)
-    admission = Admission(settings, store, quotas, permits, engines, metrics)
-    metrics.gauge("sekisho_unbooked", "Requests that ended and are not booked yet.", lambda: admission.unbooked)
-    reaper = Reaper(store, settings.lease_seconds, admission.account, admission.book)
-    orders = Orders(store, permits, lambda: [card.id for card in engines.models()], engines.lacks)
-    pipeline = Pipeline(settings, authentication, revocation, orders, admission, engines)
+    booking = Booking(settings, store, quotas, lines, fleet, metrics)
+    metrics.gauge("sekisho_unbooked", "Requests that ended and are not booked yet.", lambda: booking.unbooked)
+    reaper = Reaper(store, settings.lease_seconds, booking.account, booking.book)
+    orders = Orders(store, rooms.told, fleet.lacks)
+    admission = Admission(settings, store, quotas, rooms, booking)
+    means = Means(settings, fleet, admission, Overflow(directory, fleet), metrics)
+    pipeline = Pipeline(means, authentication, revocation, orders)
     files = Files(
         store, directory, settings.files_dir or settings.data_dir / "files", settings.max_stored_bytes_per_subject
     )
@@ -238,11 +261,13 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes, ask: 
         lookup=lookup,
         key_ring=key_ring,
         quotas=quotas,
-        permits=permits,
+        lines=lines,
+        rooms=rooms,
         orders=orders,
-        admission=admission,
+        booking=booking,
         reaper=reaper,
-        engines=engines,
+        fleet=fleet,
+        health=health,
         metrics=metrics,
         pipeline=pipeline,
         revocation=revocation,
@@ -255,6 +280,13 @@ def _build(settings: Settings, backend: Backend | None, server_key: bytes, ask: 
         batches=batches,
         runner=runner,
     )
+
+
+def _fleet(settings: Settings, backends: Mapping[str, Backend]) -> Fleet:
+    members = [
+        Member(one, backends[one.name]) if one.name in backends else make_member(one) for one in settings.engines
+    ]
+    return Fleet(members, settings.aliases)
 
 
 def _batch_parts(
@@ -300,12 +332,12 @@ def _queue_limits(settings: Settings) -> QueueLimits:
     )
 
 
-def _metrics(store: Store, permits: Permits, engines: Engines) -> Metrics:
+def _metrics(store: Store, lines: Lines, fleet: Fleet) -> Metrics:
     metrics = Metrics()
-    metrics.gauge("sekisho_running", "Requests in the engine.", lambda: permits.held)
-    metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: permits.waiting)
+    metrics.gauge("sekisho_running", "Requests in the engines.", lambda: lines.held)
+    metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: lines.waiting)
     metrics.gauge("sekisho_store_away", "1 while Redis does not answer.", lambda: float(store.away))
-    metrics.gauge("sekisho_engine_ready", "1 while the engine takes requests.", lambda: float(engines.ready))
+    metrics.gauge("sekisho_engine_ready", "1 while an engine takes requests.", lambda: float(fleet.ready))
     return metrics
 
 

@@ -37,6 +37,7 @@ Knows nothing of HTTP servers; `api` turns these into responses.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 
 from backends.errors import BackendError, Broken, Rejected, TimedOut, Unreachable
@@ -267,7 +268,10 @@ class EngineAway(DoorError):
     status = 503
     code = "engine_unavailable"
     log_level = logging.WARNING
-    retry_after = 5
+
+    def __init__(self, message: str, retry_after: float = 5) -> None:
+        super().__init__(message)
+        self.retry_after = math.ceil(retry_after)
 
 
 class EngineRefused(DoorError):

@@ -7,66 +7,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
-import msgspec
-
-from backends.base import Backend, Upstream
-from backends.errors import BackendError, Rejected, Unreachable
-from gateway.admission import Admission
-from gateway.errors import (
-    ClientGone,
-    ClientStalled,
-    DoorError,
-    EngineSilent,
-    InternalError,
-    ModelNotFound,
-    from_backend,
-)
+from gateway.attempts import PATHS, Attempts, Means
+from gateway.errors import ClientGone, ClientStalled, DoorError, EngineSilent, InternalError, ModelNotFound
 from gateway.identity import access
 from gateway.identity.authentication import Authentication
 from gateway.identity.revocation import Revocation
 from gateway.queueing.orders import Orders
-from gateway.routing.engines import Engines
+from gateway.routing.journey import Journey
+from gateway.routing.prefix_use import prefix_name
+from gateway.routing.prefixes import chain
+from gateway.routing.router import Wish, data_class
 from gateway.scope import Principal, RequestScope
-from gateway.settings import Settings
 from gateway.streaming.collect import CollectSink
-from gateway.streaming.continuation import Transcript
 from gateway.streaming.disconnect import cut_off, unless_gone
 from gateway.streaming.meter import Meter
-from gateway.streaming.pump import pump
 from gateway.streaming.relay import Sink, StreamSink
-from gateway.streaming.watch import Patience
 
 log = logging.getLogger("sekisho.pipeline")
-
-# The only paths of an engine that are ever asked for a user.
-_PATHS = {
-    "chat": "/v1/chat/completions",
-    "completions": "/v1/completions",
-    "embeddings": "/v1/embeddings",
-    "rerank": "/v1/rerank",
-}
-_STREAMED = frozenset({"chat", "completions"})
 
 
 class Pipeline:
     def __init__(
         self,
-        settings: Settings,
+        means: Means,
         authentication: Authentication,
         revocation: Revocation,
         orders: Orders,
-        admission: Admission,
-        engines: Engines,
     ) -> None:
-        self._settings = settings
+        self._means = means
         self._authentication = authentication
         self._revocation = revocation
         self._orders = orders
-        self._admission = admission
-        self._engines = engines
 
     async def authenticate(self, request: RequestScope) -> Principal:
         return await self._authentication.principal(request)
@@ -80,13 +53,11 @@ class Pipeline:
 
         `new_sink`: for an answer that is not to be written as the engine wrote it.
         """
-        if not access.may_use(request.known(), request.model):
-            raise ModelNotFound(f"The model {request.model[:100]!r} does not exist, or your key may not use it.")
-        backend = await self._engines.find(request.model)
-        self._orders.check(request.model)
+        self._authorise(request)
+        journey = await self._journey(request)
         sink = (new_sink or self._sink)(request)
         try:
-            await unless_gone(request.receive, self._serve(request, backend, sink), lambda: sink.answered)
+            await unless_gone(request.receive, self._serve(request, journey, sink), lambda: sink.answered)
         except ClientStalled:
             await cut_off(request.send)
             raise
@@ -99,91 +70,67 @@ class Pipeline:
         finally:
             sink.close()
 
-    async def _serve(self, request: RequestScope, backend: Backend, sink: Sink) -> None:
+    def _authorise(self, request: RequestScope) -> None:
+        """By the name that was asked for, or by the one that an alias stands for, which it has from here on."""
+        asked, served = request.model, self._means.fleet.resolve(request.model)
+        if not any(access.may_use(request.known(), name) for name in (asked, served)):
+            raise ModelNotFound(f"The model {asked[:100]!r} does not exist, or your key may not use it.")
+        self._orders.check(asked)
+        self._orders.check(served)
+        request.model = served
+
+    async def _journey(self, request: RequestScope) -> Journey:
+        fleet, principal = self._means.fleet, request.known()
+        card = await fleet.card(request.model)
+        request.context = card.context_length or 0
+        request.prefix_id = prefix_name(request.headers.get(b"x-prefix-id"))
+        self._means.admission.estimate(request)
+        wish = Wish(
+            request.model,
+            PATHS[request.form],
+            request.fields,
+            principal.groups,
+            data_class(request.headers.get(b"x-data-class"), self._means.settings.data_class),
+            request.prompt_estimate,
+            chain(principal.tenant, request.model, request.fields, request.prefix_id),
+        )
+        return Journey(fleet, wish)
+
+    async def _serve(self, request: RequestScope, journey: Journey, sink: Sink) -> None:
         meter = Meter()
         try:
             async with (
-                asyncio.timeout(self._settings.total_timeout),
+                asyncio.timeout(self._means.settings.total_timeout),
                 self._revocation.watched(request.known()),
                 self._orders.watched(request.request_id, request.model) as flight,
             ):
-                await self._admission.admit(request, meter, sink.tell_place if _wants_places(request) else None)
+                on_place = sink.tell_place if _wants_places(request) else None
+                await self._means.admission.admit(request, meter, journey, on_place)
                 flight.waits = False
-                upstream = await self._open(request, backend)
-                try:
-                    await self._stream(request, upstream, meter, sink)
-                finally:
-                    await upstream.aclose()
+                await Attempts(self._means, request, meter, sink, journey).answer()
         except BaseException as error:
             failure = self._explained(request, error)
             request.outcome = failure.code or "error"
             raise failure from error
         finally:
-            await self._admission.settle(request, meter)
+            await self._means.admission.settle(request)
 
     def _explained(self, request: RequestScope, error: BaseException) -> DoorError:
         if isinstance(error, DoorError):
             return error
         if isinstance(error, TimeoutError):
-            return EngineSilent(f"The answer was not complete within {self._settings.total_timeout:g} seconds.")
+            seconds = self._means.settings.total_timeout
+            return EngineSilent(f"The answer was not complete within {seconds:g} seconds.")
         if isinstance(error, asyncio.CancelledError):
             return ClientGone()
         log.error("request %s failed", request.request_id, exc_info=error)
         return InternalError()
 
-    async def _stream(self, request: RequestScope, upstream: Upstream, meter: Meter, sink: Sink) -> None:
-        settings = self._settings
-        # What the engine took to send its status is part of the time to the first token.
-        spent = time.monotonic() - request.dispatched
-        try:
-            await pump(
-                upstream,
-                meter,
-                sink,
-                Patience(
-                    first_token=max(0.0, settings.first_token_timeout - spent),
-                    stall=settings.stall_timeout,
-                    client=settings.client_stall_timeout,
-                ),
-                wants_usage=request.wants_usage or not request.streaming,
-                transcript=Transcript(),
-            )
-        finally:
-            request.first_token = meter.began_at
-
-    async def _open(self, request: RequestScope, backend: Backend) -> Upstream:
-        request.dispatched = time.monotonic()
-        steering = {"x-request-id": request.request_id, "x-sekisho-cache-salt": request.known().tenant}
-        try:
-            # An engine may hold its status back until the first token; the same patience covers both.
-            async with asyncio.timeout(self._settings.first_token_timeout):
-                return await backend.open(_PATHS[request.form], _body(request), steering)
-        except BackendError as error:
-            if isinstance(error, Unreachable):
-                self._engines.note_away()
-            elif isinstance(error, Rejected) and error.status == 404:
-                await self._engines.confirm(request.model)
-            log.info("request %s: engine %s: %s", request.request_id, backend.name, error)
-            raise from_backend(error) from error
-        except TimeoutError:
-            seconds = self._settings.first_token_timeout
-            raise EngineSilent(f"No token came within {seconds:g} seconds.") from None
-
     def _sink(self, request: RequestScope) -> Sink:
         if request.streaming:
-            return StreamSink(request, self._settings.keepalive_seconds)
+            return StreamSink(request, self._means.settings.keepalive_seconds)
         return CollectSink(request)
 
 
 def _wants_places(request: RequestScope) -> bool:
     return request.streaming and request.headers.get(b"x-queue-updates") == b"1"
-
-
-def _body(request: RequestScope) -> bytes:
-    """What the engine gets. It always streams to the door where it can, and always counts."""
-    fields = request.fields
-    if request.form in _STREAMED and not (request.streaming and request.wants_usage):
-        options = msgspec.json.decode(fields.get("stream_options", b"null")) or {}
-        told = msgspec.json.encode(options | {"include_usage": True})
-        fields = fields | {"stream": msgspec.Raw(b"true"), "stream_options": msgspec.Raw(told)}
-    return msgspec.json.encode(fields)

@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from backends.estimate import PromptSize
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -23,6 +25,8 @@ Form = Literal["chat", "completions", "embeddings", "rerank"]
 Endpoint = Literal[
     "chat", "completions", "responses", "embeddings", "rerank", "files", "batches", "models", "metrics", "admin"
 ]
+
+NO_PROMPT = PromptSize(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,16 @@ class RequestScope:
     streaming: bool = False  # the client asked for a stream
     wants_usage: bool = False  # the client asked for usage in the stream
     choices: int = 1  # answers that were asked for
+    context: int = 0  # tokens that the model takes; 0: nobody knows
+    prompt_size: PromptSize = NO_PROMPT
+    prompt_estimate: int = 0  # tokens
+    prefix_id: str = ""  # what the client calls the beginning of its prompt
     output_limit: int = 0  # tokens of all of them together, by the client's own limit; 0 = it gave none
 
+    line: str = ""  # where it waits, or has its turn from
+    backend: str = ""  # where its turn is
+    overflow: str = ""  # why it went on to a higher tier
+    tries: int = 0  # backends that were asked, one after another
     admitted_ms: int = 0  # server time at which a turn was given; 0 = none
     queued_seconds: float = 0.0
     read: float = 0.0  # monotonic seconds at which the body had arrived

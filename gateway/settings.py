@@ -306,6 +306,10 @@ class Settings(BaseModel):
     client_stall_timeout: float = Field(
         60.0, gt=0, description="Seconds that a client may leave its answer unread; past it the connection is cut."
     )
+    max_tries: int = Field(3, ge=1, le=10, description="Backends that a request is sent to at most, one after another.")
+    recovery_timeout: float = Field(
+        20.0, ge=0, le=600, description="Seconds that an answer which broke off waits for a backend to go on with it."
+    )
     total_timeout: float = Field(1800.0, gt=0, description="Seconds for a whole request, queue included; past it 504.")
     keepalive_seconds: float = Field(
         15.0, gt=0, description="Silence on a stream before a comment is sent, so that proxies keep it open."
@@ -315,11 +319,13 @@ class Settings(BaseModel):
     @property
     def engines(self) -> tuple[BackendSettings, ...]:
         """All of them: the one of `engine_*`, where it is named or the only one, before those of `backends`."""
-        if self.backends and "engine_url" not in self.model_fields_set:
-            return self.backends
-        named = {"name": self.engine_kind, "kind": self.engine_kind}
-        alone = BackendSettings.model_validate({**named, "url": self.engine_url, "api_key": self.engine_api_key})
-        return (alone, *self.backends)
+        engines = self.backends
+        if not engines or "engine_url" in self.model_fields_set:
+            named = {"name": self.engine_kind, "kind": self.engine_kind}
+            alone = BackendSettings.model_validate({**named, "url": self.engine_url, "api_key": self.engine_api_key})
+            engines = (alone, *engines)
+        usual = {"max_concurrency": self.max_concurrency}
+        return tuple(one if one.max_concurrency else one.model_copy(update=usual) for one in engines)
 
     @model_validator(mode="after")
     def _names_are_clear(self) -> Settings:

@@ -35,7 +35,7 @@ from identify import valkey  # noqa: E402
 from machine import describe  # noqa: E402
 
 from backends.fake import FakeBackend, Script, chat_script  # noqa: E402
-from gateway.app import App, create_app  # noqa: E402
+from gateway.app import App  # noqa: E402
 from gateway.identity.records import Key, ServiceAccount  # noqa: E402
 from gateway.settings import load  # noqa: E402
 from gateway.store.directory import Actor  # noqa: E402
@@ -142,7 +142,7 @@ async def door(redis_url: str, folder: Path, arguments: argparse.Namespace) -> A
         max_concurrency=arguments.capacity,
         service_half_life=arguments.half_life,
     )
-    app = create_app(settings, FakeBackend(answer))
+    app = App(settings, {"native": FakeBackend(answer)})
     config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1)
     config.load()
     server = uvicorn.Server(config)

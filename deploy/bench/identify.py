@@ -34,7 +34,7 @@ from machine import describe  # noqa: E402
 from backends.fake import FakeBackend  # noqa: E402
 from gateway import routes  # noqa: E402
 from gateway.api.door import Door  # noqa: E402
-from gateway.app import create_app  # noqa: E402
+from gateway.app import App  # noqa: E402
 from gateway.cli.parts import valkey_binary  # noqa: E402
 from gateway.errors import DoorError  # noqa: E402
 from gateway.identity import access  # noqa: E402
@@ -200,7 +200,7 @@ async def door(redis_url: str, folder: Path, issuer: str) -> AsyncIterator[Door]
         issuers=known,
         public_url="http://127.0.0.1:8080",
     )
-    app = create_app(settings, FakeBackend())
+    app = App(settings, {"native": FakeBackend()})
     await app.open()
     opened = app.door
     if opened is None:

@@ -39,7 +39,7 @@ from machine import describe  # noqa: E402
 from servers import free_port  # noqa: E402
 
 from backends.fake import FakeBackend, FakeUpstream, Script, chat_script  # noqa: E402
-from gateway.app import create_app  # noqa: E402
+from gateway.app import App  # noqa: E402
 from gateway.settings import load  # noqa: E402
 
 out = Console(highlight=False, soft_wrap=True).print
@@ -181,7 +181,7 @@ def run_door(redis_url: str, folder: Path, arguments: argparse.Namespace, port: 
     )
 
     async def serve() -> None:
-        app = create_app(settings, Forgetful(answer))
+        app = App(settings, {"native": Forgetful(answer)})
         config = uvicorn.Config(app, port=port, log_level="warning", access_log=False)
         config.load()
         server = uvicorn.Server(config)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.admission import Admission
 from gateway.batches.book import Book
 from gateway.batches.files import Files
 from gateway.batches.runner import Runner
+from gateway.booking import Booking
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.browsers import Browsers
 from gateway.identity.oidc.provider import Providers
@@ -16,11 +16,13 @@ from gateway.identity.revocation import Revocation
 from gateway.identity.sessions import Sessions
 from gateway.identity.uses import Uses
 from gateway.pipeline import Pipeline
+from gateway.queueing.lines import Lines
 from gateway.queueing.orders import Orders
-from gateway.queueing.permits import Permits
 from gateway.quotas.reaper import Reaper
 from gateway.quotas.service import QuotaService
-from gateway.routing.engines import Engines
+from gateway.rooms import Rooms
+from gateway.routing.fleet import Fleet
+from gateway.routing.shared import Shared
 from gateway.settings import Settings
 from gateway.store.directory import Directory
 from gateway.store.lookup import Lookup
@@ -36,11 +38,13 @@ class Door:
     lookup: Lookup
     key_ring: KeyRing
     quotas: QuotaService
-    permits: Permits
+    lines: Lines
+    rooms: Rooms
     orders: Orders
-    admission: Admission
+    booking: Booking
     reaper: Reaper
-    engines: Engines
+    fleet: Fleet
+    health: Shared
     metrics: Metrics
     pipeline: Pipeline
     revocation: Revocation

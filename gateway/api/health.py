@@ -21,8 +21,8 @@ async def readyz(door: Door, request: RequestScope) -> None:
     except StoreAway:
         missing.append("redis is away")
     shares = bool(missing) and door.quotas.shares_locally
-    if not door.engines.ready:
-        missing.append("the engine is away or still loading")
+    if not door.fleet.ready:
+        missing.append("no engine takes requests: each is away or still loading")
         shares = False
     state = "local share" if shares else "not ready" if missing else "ready"
     # How many models, not which: this is told to anybody.

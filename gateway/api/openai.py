@@ -43,14 +43,14 @@ async def completions(door: Door, request: RequestScope) -> None:
 
 
 async def models(door: Door, request: RequestScope) -> None:
-    cards = [card for card in door.engines.models() if access.may_use(request.known(), card.id)]
+    cards = [card for card in door.fleet.models() if access.may_use(request.known(), card.id)]
     await send_json(request, {"object": "list", "data": [_model(card) for card in cards]})
 
 
 async def model(door: Door, request: RequestScope) -> None:
     if not access.may_use(request.known(), request.path_value):
         raise ModelNotFound(f"The model {request.path_value[:100]!r} does not exist, or your key may not use it.")
-    await send_json(request, _model(await door.engines.card(request.path_value)))
+    await send_json(request, _model(await door.fleet.card(request.path_value)))
 
 
 async def _complete(door: Door, request: RequestScope, body: bytes, parsed: ChatRequest | CompletionRequest) -> None:

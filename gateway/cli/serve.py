@@ -30,17 +30,17 @@ def serve(
     """Run the gateway alone, in front of an engine and a Redis or Valkey that run already."""
     import uvicorn
 
-    from gateway.app import create_app
+    from gateway.app import App
+    from gateway.settings import load
     from gateway.telemetry import logs
 
-    settings = load_settings(
-        config, host=host, port=port, redis_url=redis_url, engine_url=engine_url, data_dir=data_dir
-    )
+    given = {"host": host, "port": port, "redis_url": redis_url, "engine_url": engine_url, "data_dir": data_dir}
+    settings = load_settings(config, **given)
     logs.setup(settings.log_level)
     # uvicorn's own words would break the log's form: one JSON object a line.
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(settings),
+            App(settings, file=config, read=lambda: load(config, os.environ, **given)),
             host=settings.host,
             port=settings.port,
             loop="uvloop",

@@ -26,6 +26,7 @@ class Size(NamedTuple):
     prompt: int
     output: int = 0
     context: int = 0
+    generates: bool = True  # False: there is no output, as of embeddings
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ def check(limits: Sequence[Limit], model: str, size: Size) -> Checked:
             raise fault
         shadow.append(f"{limit.policy}: {fault.message}")
     caps = [limit.value for limit in limits if limit.name == "max_output_tokens" and not limit.shadow]
+    if not size.generates:
+        return Checked(0, 0, tuple(shadow))
     cap = min(caps, default=0)
     room = size.output or min(cap or UNBOUNDED, max(1, size.context - size.prompt) if size.context else UNBOUNDED)
     return Checked(room, 0 if size.output else cap, tuple(shadow))

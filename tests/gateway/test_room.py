@@ -38,10 +38,11 @@ def test_who_comes_in_person_goes_before_programs(key_id: str, asked: QueueClass
 async def test_the_queue_knows_the_engines_cache_and_how_many_keep_the_target_speed(start_door: StartDoor) -> None:
     door = (await start_door(SmallCache())).app.door
     assert door is not None
-    await eventually(lambda: door.permits.room.kv_tokens == 160)
+    permits = door.lines.line("fake")
+    await eventually(lambda: permits.rooms["fake"].kv_tokens == 160)
     # Thirty answers, always ten at once, at 5 tokens a second.
-    door.permits.speed = Speed(n=30, x=300, y=6, xx=3000, xy=60, yy=1.2)
-    await eventually(lambda: door.permits.room.capacity == 9, seconds=5)
+    permits.speeds = {"fake": Speed(n=30, x=300, y=6, xx=3000, xy=60, yy=1.2)}
+    await eventually(lambda: permits.rooms["fake"].capacity == 9, seconds=5)
 
 
 async def test_an_answer_says_how_long_it_waited(start_door: StartDoor) -> None:

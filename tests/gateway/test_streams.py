@@ -152,7 +152,7 @@ async def test_silence_is_filled_with_comments_which_fix_the_status(start_door: 
     async with door.post(ask(stream=True)) as response:
         assert response.status == 200
         text = await response.text()
-    assert text.count(": keep-alive\n\n") == 2
+    assert text.count(": keep-alive\n\n") in (1, 2)  # the clock of a busy machine
     assert events(text)[-1]["error"]["message"] == "queue full"
 
 
@@ -192,7 +192,7 @@ async def test_steering_headers_are_the_doors_alone(door: RunningDoor) -> None:
     async with door.post(ask(), headers=mine) as response:
         request_id = response.headers["x-request-id"]
     sent = door.backend.asked[0].headers
-    assert sent == {"x-request-id": request_id, "x-sekisho-cache-salt": "default"}
+    assert sent == {"x-request-id": request_id, "x-sekisho-cache-salt": "default", "x-sekisho-class": "api"}
 
 
 async def test_text_completions_go_the_same_way(start_door: StartDoor) -> None:

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from backends.fake import FakeBackend
 from gateway.api.admin import DOCUMENT, OPERATIONS
 from gateway.api.openapi import document
-from gateway.app import create_app
+from gateway.app import App
 from gateway.routes import ROUTES
 from gateway.settings import load
 from tests.gateway.admin.conftest import ISSUER, answer
@@ -57,7 +57,7 @@ def served(valkey: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
             redis_url=valkey, data_dir=folder, bootstrap_key=ADMIN_KEY, issuers=issuers, auth_failures_per_minute=10**6
         )
         backend = FakeBackend()
-        async with running(create_app(values, backend), backend, values) as door:
+        async with running(App(values, {"native": backend}), backend, values) as door:
             url.set_result(door.url)
             await asyncio.to_thread(ended.wait)
 

@@ -366,7 +366,7 @@ async def test_a_model_that_is_gone_by_the_time_of_ones_turn_does_not_exist(star
     await limited(door)
     backend.lose()
     assert door.app.door is not None
-    door.app.door.engines._checked = 0.0  # the last look was a while ago
+    await looked(door)
     async with door.post(ask()) as response:
         await error_of(response, 404, "model_not_found")
     await eventually(lambda: nothing_is_held(door))
@@ -376,7 +376,7 @@ async def test_a_model_that_is_gone_by_the_time_of_ones_turn_does_not_exist(star
 async def looked(door: RunningDoor) -> None:
     """The engine is looked at every few seconds; here it is now."""
     assert door.app.door is not None
-    await door.app.door.engines._look()
+    await door.app.door.fleet.look()
 
 
 Act = Callable[[Any, User], Any]
