@@ -28,7 +28,10 @@ def succeed(health: Health, now: float, times: int = 1) -> None:
 
 
 def test_one_that_nobody_has_looked_at_takes_nobody_and_one_that_is_ready_at_first_sight_takes_all() -> None:
-    assert Health().state(0) is State.DOWN
+    unseen = Health()
+    assert unseen.state(0) is State.DOWN
+    unseen.observe_probe(Readiness.DOWN, 1)
+    assert unseen.verdict(1) == Verdict(State.DOWN, "It does not answer.", 1)
     assert ready().takes(0)
     assert ready().share(0) == 1.0
 
@@ -117,10 +120,12 @@ def test_after_its_cool_down_it_is_tried_with_one_at_a_time_and_two_successes_cl
     assert not health.takes(10.9)
     assert health.takes(11)
     assert health.share(11) == 0.0
-    succeed(health, 12)
-    assert health.state(12) is State.FAILING
-    succeed(health, 13)
-    assert health.state(13) is State.HEALTHY
+    for opened in (10, 300):  # as the first time, so every time
+        fail(health, opened)
+        succeed(health, opened + 2)
+        assert health.state(opened + 2) is State.FAILING
+        succeed(health, opened + 3)
+        assert health.state(opened + 3) is State.HEALTHY
 
 
 def test_a_success_of_before_its_cool_down_is_over_is_no_trial() -> None:

@@ -141,6 +141,19 @@ def own_valkey(folder: Path) -> Iterator[str]:
         process.wait()
 
 
+async def test_who_has_no_news_renews_its_word_and_says_nothing(start_gateway: StartGateway, redis_url: str) -> None:
+    one = await start_gateway("one")
+    await asyncio.sleep(0.2)
+    with redis.Redis.from_url(redis_url) as client, client.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe("{sekisho}:health-told")
+        before = client.hget("{sekisho}:health", "one")
+        await eventually(lambda: client.hget("{sekisho}:health", "one") != before)
+        one.fail("a", *BROKEN)
+        await eventually(lambda: b"failing" in (client.hget("{sekisho}:health", "one") or b""))
+        messages = [heard.get_message(timeout=0.2) for _ in range(10)]
+    assert len([message for message in messages if message]) == 1
+
+
 async def test_while_redis_is_away_each_goes_by_what_it_sees_and_tells_when_it_is_back(
     tmp_path: Path, start_gateway: StartGateway
 ) -> None:
