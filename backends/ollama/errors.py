@@ -21,7 +21,7 @@ def official(rejected: Rejected) -> Rejected:
     """The same refusal, a mistake of the client's told from a failure of the engine's."""
     message = message_of(rejected.body)
     status = status_of(message, rejected.status)
-    if not message or status == 404:
+    if not message:
         return rejected
     type_ = "server_error" if status >= 500 else "invalid_request_error"
     return Rejected(status, error_body(message, type_), rejected.retry_after)

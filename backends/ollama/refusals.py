@@ -76,8 +76,9 @@ def unsupported(path: str, fields: Fields) -> Refusal | None:
         return Refusal(
             f"This model's engine, Ollama, has no {path}. Choose another model.", None, "unsupported_endpoint"
         )
-    for name in fields.keys() - translated - _OF_NO_EFFECT:
-        if not _is_as_usual(name, msgspec.json.decode(fields[name])):
+    for name, value in fields.items():
+        known = name in translated or name in _OF_NO_EFFECT
+        if not known and not _is_as_usual(name, msgspec.json.decode(value)):
             return _cannot(name)
     return _in_messages(fields) or _in_prompt(fields) or _in_input(fields)
 

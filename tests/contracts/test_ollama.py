@@ -386,6 +386,21 @@ async def test_cached_tokens_that_are_not_counted_are_not_taken_for_a_cut(
     assert b"[DONE]" in await ask(backend, messages=[{"role": "user", "content": "word " * 1500}])
 
 
+@pytest.mark.parametrize("count", [None, 0])
+async def test_a_long_prompt_that_is_not_counted_is_not_taken_for_a_cut(
+    scripted: tuple[OllamaBackend, ReplayServer], count: int | None
+) -> None:
+    backend, server = scripted
+    server.script = counted(count, 7)
+    assert b"[DONE]" in await ask(backend, messages=[{"role": "user", "content": LONG}])
+
+
+async def test_images_are_not_guessed_at(scripted: tuple[OllamaBackend, ReplayServer]) -> None:
+    backend, server = scripted
+    server.script = counted(1500, 7)
+    assert b"[DONE]" in await ask(backend, messages=[{"role": "user", "content": [PIXEL] * 5}])
+
+
 async def test_what_was_counted_teaches_the_next_estimate(scripted: tuple[OllamaBackend, ReplayServer]) -> None:
     backend, server = scripted
     dense = [{"role": "user", "content": "1 2 3 4 " * 500}]  # 4,000 bytes, two to a token
