@@ -14,7 +14,6 @@ _ECHOED = (
     "instructions",
     "max_output_tokens",
     "max_tool_calls",
-    "metadata",
     "temperature",
     "top_p",
     "top_logprobs",

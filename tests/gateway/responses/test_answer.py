@@ -235,6 +235,11 @@ def test_the_response_says_what_was_asked() -> None:
     assert response["store"] is False
 
 
+def test_a_count_that_was_told_early_is_kept() -> None:
+    response = streamed(chunk(content="x"), USAGE, chunk("stop"))[-1]["response"]
+    assert response["usage"]["total_tokens"] == 10
+
+
 def test_other_choices_are_not_ours() -> None:
     other = json.dumps({"choices": [{"index": 1, "delta": {"content": "no"}}]}).encode()
     assert streamed(chunk(content="yes"), other)[-1]["response"]["output"][0]["content"][0]["text"] == "yes"
