@@ -1,9 +1,9 @@
-"""llama.cpp's server. What it tells of itself, what it would ignore, and what it counts wrongly or takes blame for."""
+"""llama.cpp's server. What it tells of itself, what it would ignore, and what it calls its own fault and is not."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,10 +11,9 @@ import msgspec
 
 from backends import refusals, translation
 from backends.base import Backend, Fields, Load, ModelCard, Options, Refusal, Upstream
+from backends.counted_once import CountedOnce
 from backends.errors import BackendError, Broken, Rejected
 from backends.openai import OpenAIBackend
-from backends.wire import sse
-from backends.wire.responses import Head, Usage, chat_usage_chunk, completion_usage_chunk
 
 _UNABLE: Mapping[str, Any] = {
     **refusals.NOWHERE,
@@ -58,31 +57,11 @@ class _Tool(msgspec.Struct):
     function: _Function
 
 
-class _Details(msgspec.Struct, frozen=True):
-    cached_tokens: int = 0
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int
-    prompt_tokens_details: _Details = _Details()
-
-
-class _Chunk(msgspec.Struct):
-    id: str = ""
-    created: int = 0
-    model: str = ""
-    usage: _Usage | None = None
-
-
-_chunk = msgspec.json.Decoder(_Chunk).decode
-
-
 class LlamaCppBackend(OpenAIBackend):
     """Without `Options` its own word counts for tools and images."""
 
     kind = "llamacpp"
-    # Every path but this one's like answers 503 while a model loads, and this one knows our key too.
+    # As every path it answers 503 while the model loads; unlike /health it knows our key.
     probed = ("/v1/models",)
     continues = True
 
@@ -115,7 +94,7 @@ class LlamaCppBackend(OpenAIBackend):
                 raise Rejected(400, error.body) from error
             raise
         if translation.generates(path) and refusals.answers(fields) > 1:
-            return _CountedOnce(upstream, path, msgspec.json.decode(fields.get("n", b"1")))
+            return CountedOnce(upstream, path, msgspec.json.decode(fields.get("n", b"1")))
         return upstream
 
     async def models(self) -> list[ModelCard]:
@@ -143,48 +122,6 @@ class LlamaCppBackend(OpenAIBackend):
         if slots is None or "n" not in fields:
             return None
         return refusals.too_many_answers({"n": fields["n"]}, slots)
-
-
-class _CountedOnce:
-    """A stream of several answers, which llama.cpp counts each for itself, with one count of all of them."""
-
-    def __init__(self, upstream: Upstream, path: str, choices: int) -> None:
-        self.status = upstream.status
-        self.headers = upstream.headers
-        self._upstream = upstream
-        self._choices = choices  # of one prompt
-        self._told = chat_usage_chunk if path == "/v1/chat/completions" else completion_usage_chunk
-        self._counts: list[_Usage] = []
-        self._head = Head("", 0, "")
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        feed = sse.EventParser().feed
-        async for chunk in self._upstream.chunks():
-            if events := b"".join(self._retold(event) for event in feed(chunk)):
-                yield events
-
-    async def aclose(self) -> None:
-        await self._upstream.aclose()
-
-    def _retold(self, event: sse.Event) -> bytes:
-        """The event; a count is kept back until the end."""
-        if event.is_done:
-            return (sse.event(self._told(self._head, self._all())) if self._counts else b"") + sse.DONE
-        try:
-            chunk = _chunk(event.data)
-        except msgspec.DecodeError:
-            return sse.event(event.data)  # for the door to judge
-        if chunk.usage is None:
-            return sse.event(event.data)
-        self._counts.append(chunk.usage)
-        self._head = Head(chunk.id, chunk.created, chunk.model)
-        return b""
-
-    def _all(self) -> Usage:
-        """Each choice has counted the whole of its prompt."""
-        prompt = sum(count.prompt_tokens for count in self._counts) // self._choices
-        cached = sum(count.prompt_tokens_details.cached_tokens for count in self._counts) // self._choices
-        return Usage(prompt, sum(count.completion_tokens for count in self._counts), cached)
 
 
 def _translated(fields: dict[str, Any]) -> bytes:

@@ -130,7 +130,9 @@ async def test_closing_before_the_end_aborts_in_the_engine(rig: Rig) -> None:
 async def test_cancelling_while_the_status_is_awaited_aborts_in_the_engine(rig: Rig) -> None:
     rig.play(Script((b"x",), delay=30.0))
     opening = asyncio.create_task(rig.open())
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(5):
+        while not rig.asked:
+            await asyncio.sleep(0.005)
     opening.cancel()
     async with asyncio.timeout(1):
         await rig.asked[0].closed.wait()
