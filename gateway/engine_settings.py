@@ -18,7 +18,7 @@ DATA_CLASS = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 MAX_CONCURRENCY = 100_000
 
 
-def engine_url(value: str) -> str:
+def check_engine_url(value: str) -> str:
     if not value.startswith(("unix:", "http://", "https://")):
         raise ValueError("expected http://host:port, https://host or unix:/path/to/socket")
     return value
@@ -45,7 +45,7 @@ class BackendSettings(BaseModel):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="What logs, metrics and people call it.")
     kind: Kind = Field(description="Which adapter speaks to it.")
-    url: Annotated[str, AfterValidator(engine_url)] = Field(description="unix:/path, http:// or https://.")
+    url: Annotated[str, AfterValidator(check_engine_url)] = Field(description="unix:/path, http:// or https://.")
     api_key: SecretStr | None = Field(None, description="Its own key. Users never see it.")
     api_key_file: Path | None = Field(None, description="A file that holds the key.")
     api_key_env: str | None = Field(None, description="The environment variable that holds the key.")

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from gateway.engine_settings import DATA_CLASS, BackendSettings, Kind, ModelName, engine_url
+from gateway.engine_settings import DATA_CLASS, BackendSettings, Kind, ModelName, check_engine_url
 from gateway.scope import QueueClass, Role
 
 ENV_PREFIX = "SEKISHO_"
@@ -194,7 +194,7 @@ class Settings(BaseModel):
         1, ge=1, le=1000, description="Gateways on this Redis: local_share takes one part of so many."
     )
     engine_kind: Kind = Field("native", description="Which adapter speaks to the engine, where there is one.")
-    engine_url: Annotated[str, AfterValidator(engine_url)] = Field(
+    engine_url: Annotated[str, AfterValidator(check_engine_url)] = Field(
         "http://127.0.0.1:8000", description="Where the engine listens: unix:/path, http:// or https://."
     )
     engine_api_key: SecretStr | None = Field(
