@@ -25,7 +25,9 @@ class Absent:
             return await self._person(subject)
         holder = await self._keys.holder(key_id, names_others=bool(acting))
         if (acting or subject) != holder.subject:
-            raise Unauthenticated("The API key that this was begun with is another's by now.", code="credential_revoked")
+            raise Unauthenticated(
+                "The API key that this was begun with is another's by now.", code="credential_revoked"
+            )
         if not acting:
             return holder
         return await self._behalf.again(holder, subject, name)
