@@ -77,7 +77,12 @@ def _steps(
     for index in range(1 if "n" in broken else asked.get("n", 1)):
         if asked.get("tools") and "tools" not in broken:
             city = "Rome" if "schemas" in broken else "Paris"
-            call = {"function": {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'}}
+            call = {
+                "index": 0,
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'},
+            }
             steps.append(_choice(index, {"role": "assistant", "tool_calls": [call]}, "tool_calls"))
             continue
         for piece in text:
