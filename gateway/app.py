@@ -338,6 +338,9 @@ def _metrics(store: Store, lines: Lines, fleet: Fleet) -> Metrics:
     metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: lines.waiting)
     metrics.gauge("sekisho_store_away", "1 while Redis does not answer.", lambda: float(store.away))
     metrics.gauge("sekisho_engine_ready", "1 while an engine takes requests.", lambda: float(fleet.ready))
+    metrics.of_backends("sekisho_backend_held", "Requests of this gateway in each backend.", fleet.held)
+    metrics.of_backends("sekisho_backend_up", "1 while a backend takes requests.", fleet.up)
+    metrics.of_backends("sekisho_backend_stale", "1 while its load figures cannot be believed.", fleet.stale)
     return metrics
 
 

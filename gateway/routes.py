@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, batches, embeddings, files, health, openai, responses, sign_in
+from gateway.api import admin, batches, embeddings, files, health, openai, prefixes, responses, sign_in
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -31,6 +31,7 @@ ROUTES = (
     Route("DELETE", "/v1/responses/{id}", responses.stored, "responses"),
     Route("GET", "/v1/models", openai.models, "models"),
     Route("GET", "/v1/models/{model}", openai.model, "models"),
+    Route("GET", "/v1/prefixes", prefixes.prefixes, "models"),
     Route("POST", "/v1/files", files.create, "files"),
     Route("GET", "/v1/files", files.list_, "files"),
     Route("GET", "/v1/files/{id}", files.show, "files"),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from backends.base import Load
-from gateway.routing.health import Health
-from gateway.routing.prefill import PrefillSpeed
+from gateway.routing.member import Member
 
 
 class BackendShown(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +17,11 @@ class BackendShown(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
+    line: str
+    tier: int
+    external: bool
+    models: list[str]
+    capacity: int
     state: str
     why: str
     retry_seconds: float | None
@@ -32,22 +35,25 @@ class BackendShown(msgspec.Struct, frozen=True, kw_only=True):
     slowness: float
 
 
-def shown(
-    name: str, kind: str, *, health: Health, load: Load, stale: str, held: int, speed: PrefillSpeed, now: float
-) -> BackendShown:
-    verdict = health.verdict(now)
+def shown(member: Member, line: str, now: float) -> BackendShown:
+    verdict = member.health.verdict(now)
     return BackendShown(
-        name=name,
-        kind=kind,
+        name=member.name,
+        kind=member.backend.kind,
+        line=line,
+        tier=member.settings.tier,
+        external=member.settings.external,
+        models=sorted(member.names),
+        capacity=member.capacity,
         state=verdict.state.value,
         why=verdict.why,
         retry_seconds=None if verdict.until is None else max(0.0, verdict.until - now),
-        share=health.share(now),
-        held=held,
-        running=load.running,
-        waiting=load.waiting,
-        kv_use=load.kv_use,
-        stale=stale,
-        prompt_tokens_per_second=1 / speed.per_token,
-        slowness=health.slowness(now),
+        share=member.health.share(now),
+        held=member.in_flight,
+        running=member.load.running,
+        waiting=member.load.waiting,
+        kv_use=member.load.kv_use,
+        stale=member.stale,
+        prompt_tokens_per_second=1 / member.speed.per_token,
+        slowness=member.health.slowness(now),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from gateway.scope import RequestScope
 
@@ -73,5 +75,24 @@ class Metrics:
         gauge.set_function(value)
         self._gauges.append(gauge)
 
+    def of_backends(self, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
+        """A figure of each backend that is read when it is asked for."""
+        self._registry.register(_Family(name, help_text, values))
+
     def render(self) -> bytes:
         return bytes(generate_latest(self._registry))
+
+
+class _Family(Collector):
+    """One gauge with a label for each backend that there is when it is read."""
+
+    def __init__(self, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
+        self._name = name
+        self._help_text = help_text
+        self._values = values
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = GaugeMetricFamily(self._name, self._help_text, labels=("backend",))
+        for backend, value in self._values().items():
+            family.add_metric((backend,), value)
+        yield family

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.api.admin import (
     audit,
+    backends,
     document,
     groups,
     keys,
@@ -30,6 +31,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *usage.OPERATIONS,
     *queue.OPERATIONS,
     *models.OPERATIONS,
+    *backends.OPERATIONS,
     *audit.OPERATIONS,
 )
 DOCUMENT = document.operation(OPERATIONS)
