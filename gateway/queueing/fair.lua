@@ -156,6 +156,7 @@ end
 
 local counted = {}
 local function waiting(key)
+  if not next(state.lanes) then return 0 end
   if not counted[key] then counted[key] = redis.call('ZLEXCOUNT', LINE, span(key)) end
   return counted[key]
 end
@@ -186,16 +187,17 @@ end
 local function lifted(ask)
   local key = ask.class .. ask.subject
   local value, pass = service(key), state['pass' .. ask.class]
+  local alone = class_waiting(ask.class) == 0
   if is_away(key) then
-    local least, score = unpack(redis.call('ZRANGE', ORDER[ask.class], 0, 0, 'WITHSCORES'))
     local level = state['level' .. ask.class]
-    if least then
+    if not alone then
+      local least, score = unpack(redis.call('ZRANGE', ORDER[ask.class], 0, 0, 'WITHSCORES'))
       local subject = string.sub(least, 17, string.find(least, '\0', 1, true) - 1)
       level = settled(ask.class, subject, tonumber(score))
     end
     value = math.max(value, level)
   end
-  if redis.call('ZCARD', ORDER[ask.class]) == 0 then pass = math.max(pass, state.virtual) end
+  if alone then pass = math.max(pass, state.virtual) end
   return value, pass
 end
 
@@ -283,7 +285,7 @@ if now - state.epoch > HIGHEST_EXPONENT * config.half_life then move_epoch() end
 local function sums()
   local running, waiting = 0, 0
   for _, at in pairs(state.at) do running = running + at.running end
-  for class = 1, #ORDER do waiting = waiting + class_waiting(class) end
+  for _, counts in pairs(state.lanes) do waiting = waiting + counts[1] + counts[2] + counts[3] end
   return running, waiting
 end
 

@@ -45,7 +45,10 @@ class Lines:
         return permits
 
     async def keep(self, names: Collection[str]) -> None:
-        """Drop the other lines, once nobody of this gateway has a turn or waits there."""
+        """The other lines have no room any more, and are dropped once nobody of this gateway is there."""
+        for name, permits in self._lines.items():
+            if name not in names:
+                permits.rooms = {}
         idle = [name for name, permits in self._lines.items() if not permits.held and not permits.waiting]
         dropped = [self._lines.pop(name) for name in idle if name not in names]
         await asyncio.gather(*(permits.aclose() for permits in dropped))

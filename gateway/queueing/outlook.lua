@@ -31,7 +31,7 @@ local function place_of(ask, id)
     local ticket, other = string.sub(found[index], 1, 16), string.sub(found[index], 17)
     if other ~= own and rivals[lane_of(other)] then
       local turns = turns_before((level - tonumber(found[index + 1])) / unit, not first or ticket < first)
-      before = before + math.min(waiting(class .. other), turns)
+      before = before + (turns > 1 and math.min(waiting(class .. other), turns) or turns) -- one at least waits
     end
   end
   local place, virtual = before + 1, pass + before * mean / config.classes[class].weight

@@ -1,4 +1,4 @@
-"""The queue's Lua scripts: what each may be asked. Their common parts are in fair.lua, with the invariants, and beside it.
+"""The queue's Lua scripts: what each may be asked. Their common parts are in Lua files beside this; fair.lua has the invariants.
 
 Time is the server's. Each script may be sent twice with no more effect than once.
 """
@@ -81,7 +81,7 @@ if backend then
   grant(id, own, backend, now + config.lease, false)
   return answer(1, 0, -1, backend)
 end
-local limits, total = config.classes[class], redis.call('ZCARD', LINE)
+local limits, _, total = config.classes[class], sums()
 local mine, of_class = waiting(class .. subject), class_waiting(class)
 if total >= config.line then return answer(-1, total, eta(1, own.lane)) end
 if of_class >= limits.line then return answer(-1, of_class, eta(1, own.lane)) end
@@ -102,7 +102,7 @@ ACQUIRE = Script(_COMMON + _ASKED + _ANSWERED)
 
 # Gives back a turn whose backend was lost, and asks for another: granted before all who wait where there is room, or
 # else first of all who wait, past every bound of the line. Answers as ACQUIRE.
-# KEYS and ARGV 2… as ACQUIRE  10 tokens served, weighted  11 something that no other move has: a repetition is known by it
+# KEYS and ARGV 2… as ACQUIRE  10 tokens served, weighted  11 what no other move has: a repetition is known by it
 MOVE = Script(
     _COMMON
     + _ASKED

@@ -43,7 +43,9 @@ local function grant(id, ask, backend, expiry, rescued)
   redis.call('HSET', GRANTS, id, cmsgpack.pack(ask))
   redis.call('HINCRBY', RUNNING, key, 1)
   redis.call('HINCRBYFLOAT', RUNNING, '+' .. key, ask.tokens)
-  redis.call('ZADD', DUE, 'XX', now + config.classes[ask.class].starvation, key .. '\0' .. ask.lane)
+  if state.lanes[ask.lane] then
+    redis.call('ZADD', DUE, 'XX', now + config.classes[ask.class].starvation, key .. '\0' .. ask.lane)
+  end
   serve(ask.class, ask.subject, ask.tokens, now)
 end
 
