@@ -7,7 +7,6 @@ import json
 import time
 from contextlib import suppress
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,8 +14,7 @@ from backends.errors import Broken
 from backends.fake import Script, chat_script
 from gateway.batches.records import Batch
 from gateway.errors import Conflict
-from gateway.identity.records import Key, ServiceAccount, user_id
-from gateway.queueing.ask import CLASSES
+from gateway.identity.records import Key, ServiceAccount
 from gateway.store.directory import Actor
 from tests.gateway.batches.conftest import ClientOf, begun, client_of, ended, lines_of, refusal, request, until
 from tests.gateway.conftest import RunningDoor, StartDoor, eventually
@@ -47,16 +45,11 @@ async def test_every_line_is_answered_under_its_custom_id(door: RunningDoor, cli
 async def test_lines_are_asked_without_haste_and_on_the_account_of_who_began_the_batch(
     door: RunningDoor, client_of: ClientOf
 ) -> None:
-    assert door.app.door is not None
-    door.backend.answer = lambda body: chat_script(("slow",), delay=0.3)
-    client = client_of(door)
-    batch = await begun(client, [request("one")])
-    await eventually(lambda: bool(door.backend.asked))
-    (grant,) = await door.app.door.store.command("HVALS", "{sekisho}:grants:fake")
-    turn = msgspec.msgpack.decode(grant)
-    assert CLASSES[turn["class"] - 1] == "batch"
-    assert turn["subject"] == user_id("local", "admin")
-    assert (await ended(client, batch)).status == "completed"
+    program = client_of(door, await key(door))
+    await ended(program, await begun(program, [request("one"), request("two")]))
+    assert {asked.headers["x-sekisho-class"] for asked in door.backend.asked} == {"batch"}
+    async with door.client.get("/admin/v1/usage?by=service_account") as response:
+        assert {row["id"]: row["requests"] for row in (await response.json())["data"]} == {"ci": 2}
 
 
 async def test_what_the_door_refuses_becomes_an_error_line_and_the_rest_goes_on(
