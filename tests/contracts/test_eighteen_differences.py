@@ -61,14 +61,14 @@ async def test_every_shape_of_error_becomes_the_official_one(start_door: StartDo
     """2: nested, flat, a bare string, `detail`, plain text."""
     async with behind(kind) as (backend, engine):
         door = await start_door(backend)
+        engine.play("17-prompt-too-long")
+        async with door.post(asking()) as response:
+            error = await error_of(response, 400, "context_length_exceeded")
+            assert error["type"] == "invalid_request_error"
         engine.play("31-no-key")
         async with door.post(asking()) as response:
             error = await error_of(response, 502)
             assert "gateway's credential" in error["message"]  # and not the user's key
-        engine.play("17-prompt-too-long")
-        async with door.post(asking()) as response:
-            error = await error_of(response, 400, "context_length_exceeded")
-    assert error["type"] == "invalid_request_error"
 
 
 async def test_nothing_of_the_engines_machine_reaches_a_user(start_door: StartDoor) -> None:
