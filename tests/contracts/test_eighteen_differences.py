@@ -224,6 +224,15 @@ async def test_what_an_engine_would_ignore_is_refused_by_name(kind: str, field: 
     assert refusal.param == field
 
 
+async def test_what_is_refused_is_not_sent(start_door: StartDoor) -> None:
+    """12: the user is told at the door, and the engine does no work for it."""
+    async with behind("llamacpp") as (backend, engine):
+        door = await start_door(backend)
+        async with door.post(asking(tools=TOOLS, tool_choice="required")) as response:
+            assert (await error_of(response, 400, "unsupported_parameter"))["param"] == "tools"
+        assert posts(engine) == []
+
+
 async def test_a_limit_under_its_newer_name_is_a_limit_in_ollama_too() -> None:
     """12: Ollama ignores `max_completion_tokens`, and would write on and on."""
     async with behind("ollama") as (backend, engine):
