@@ -18,6 +18,7 @@ from backends.native import NativeBackend
 from backends.openai import OpenAIBackend
 from backends.registry import create
 from tests.contracts.replay import ReplayServer, replaying
+from tests.gateway.conftest import eventually
 
 PATH = "/v1/chat/completions"
 REFUSED_STREAM = b'data: {"error": {"message": "queue full", "code": 503}}\n\ndata: [DONE]\n\n'
@@ -130,9 +131,7 @@ async def test_closing_before_the_end_aborts_in_the_engine(rig: Rig) -> None:
 async def test_cancelling_while_the_status_is_awaited_aborts_in_the_engine(rig: Rig) -> None:
     rig.play(Script((b"x",), delay=30.0))
     opening = asyncio.create_task(rig.open())
-    async with asyncio.timeout(5):
-        while not rig.asked:
-            await asyncio.sleep(0.005)
+    await eventually(lambda: rig.asked)
     opening.cancel()
     async with asyncio.timeout(1):
         await rig.asked[0].closed.wait()
