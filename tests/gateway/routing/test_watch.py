@@ -99,7 +99,10 @@ async def test_who_is_in_a_hurry_does_not_wait_and_a_hundred_of_them_are_one_loo
         watched.watch.hurry()
         await asyncio.sleep(0.001)
     await eventually(lambda: watched.backend.looks > 1)
-    assert watched.backend.looks <= 3
+    looks = watched.backend.looks
+    assert looks <= 3
+    await asyncio.sleep(0.6)  # and the hurry is over
+    assert watched.backend.looks <= looks + 1
 
 
 async def test_a_fresh_look_is_looked_at_once_by_all_who_ask(watched: Watched) -> None:
@@ -118,6 +121,19 @@ async def test_figures_of_one_that_is_known_to_be_late_are_not_held_against_it(w
     watched.backend.trusts_load = False
     await figures.look()
     assert watched.seen[-1].stale == ""
+
+
+async def test_figures_of_one_that_was_away_are_believed_anew(watched: Watched) -> None:
+    watched.backend.probe_seconds = 0.02
+    watched.backend.figures = None
+    watch = Watch(watched.backend, watched.seen.append, lambda: 0)
+    for readiness in (Readiness.READY, Readiness.DOWN, Readiness.READY):
+        watched.backend.answer_now = readiness
+        await watch.look()
+        await asyncio.sleep(0.07)
+    assert watched.seen[-1] == Seen(Readiness.READY, (ModelCard("fake", 4096),), Load())
+    await watch.look()
+    assert watched.seen[-1].stale
 
 
 def stale_after(say: Callable[[], Load | None], held: int) -> float | None:
