@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from backends.base import ModelCard
-from gateway.engine_settings import BackendSettings
 from gateway.errors import EngineAway, ModelNotFound
 from gateway.routing.components import lines_of
 from gateway.routing.health import Health, State
@@ -18,6 +17,7 @@ from gateway.routing.prefixes import PrefixMap
 from gateway.routing.shown import BackendShown, shown
 from gateway.routing.usable import usable
 from gateway.routing.watch import Seen, Watch
+from gateway.settings.engines import BackendSettings
 
 log = logging.getLogger("sekisho.routing")
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from backends import registry
 from backends.base import Backend, Load, ModelCard
-from gateway.engine_settings import BackendSettings
 from gateway.routing.health import Health
 from gateway.routing.prefill import PrefillSpeed
 from gateway.routing.watch import Watch
+from gateway.settings.engines import BackendSettings
 
 
 class NoKey(ValueError):

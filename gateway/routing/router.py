@@ -11,12 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from backends.base import Fields, Refusal
-from gateway.engine_settings import DATA_CLASS, EVERYBODY, BackendSettings
 from gateway.errors import BadRequest, ModelNotFound, StaysInside
 from gateway.routing.fleet import Fleet
 from gateway.routing.member import Member
 from gateway.routing.prefixes import Chain
 from gateway.routing.score import Candidate, Choice, choices
+from gateway.settings.engines import DATA_CLASS, EVERYBODY, BackendSettings
 
 _DATA_CLASS = re.compile(DATA_CLASS)
 

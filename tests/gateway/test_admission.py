@@ -93,7 +93,7 @@ async def test_a_stream_that_waits_shows_signs_of_life(start_door: StartDoor) ->
 
 async def test_a_client_that_stops_reading_does_not_hold_its_turn(start_door: StartDoor) -> None:
     flood: list[Any] = [event(chat_chunk({"content": "x" * 60_000}))] * 400
-    door = await start_door(FakeBackend(lambda body: Script(flood)), stall_timeout=0.2)
+    door = await start_door(FakeBackend(lambda body: Script(flood)), client_stall_timeout=0.2)
     client = await RawClient.connect(door)
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     client.send(json.dumps(ask(stream=True)).encode())

@@ -14,6 +14,7 @@ import pytest
 from backends.fake import FakeBackend, Script, chat_script
 from gateway.errors import StoreAway
 from gateway.store import keys
+from gateway.store.key_table import KEYS
 from gateway.store.redis import Store
 from gateway.store.scripts import Script as LuaScript
 from tests.gateway.conftest import StartDoor, ask, error_of, eventually, start_valkey
@@ -144,7 +145,7 @@ async def test_every_key_in_use_is_listed_and_shares_the_hash_tag(start_door: St
     await asyncio.gather(*(_read(door.post(ask())) for _ in range(2)))
     assert door.app.door is not None
     used = [key.decode() for key in await door.app.door.store.command("KEYS", "*")]
-    patterns = [key.pattern.partition("<")[0] for key in keys.KEYS]
+    patterns = [key.pattern.partition("<")[0] for key in KEYS]
     assert used
     for key in used:
         assert key.startswith(keys.TAG)
