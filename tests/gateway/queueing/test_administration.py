@@ -9,7 +9,7 @@ import pytest
 from gateway.errors import Conflict, NotFound
 from gateway.queueing import administration
 from gateway.queueing.administration import LineShown
-from gateway.queueing.ask import State
+from gateway.queueing.ask import Room, State
 from gateway.queueing.scripts import RECLASS, names
 from gateway.store.directory import Actor, Directory
 from gateway.store.records import Records
@@ -28,6 +28,20 @@ async def move(line: Line, request_id: str, klass: Any) -> Any:
     await line.store.run(line.permits.tell(["m"]))
     directory = Directory(Records(line.store))
     return await administration.change_class(line.store, directory, ACTOR, request_id, klass)
+
+
+async def test_each_backend_is_shown_and_one_that_is_gone_as_long_as_somebody_runs_there(make_line: MakeLine) -> None:
+    line = make_line(rooms={"a": Room(1, 500), "b": Room(2)})
+    await line.ask(wanted("r0", at="a", kv_tokens=70))
+    await line.ask(wanted("r1", at="b", kv_tokens=30))
+    line.permits.rooms = {"a": Room(1, 500)}
+    shown = [
+        (one.name, one.capacity, one.running, one.kv_tokens, one.kv_tokens_in_use)
+        for one in (await looked(line)).backends
+    ]
+    assert shown == [("a", 1, 1, 500, 70), ("b", 0, 1, None, 30)]
+    await line.release("r1")
+    assert [one.name for one in (await looked(line)).backends] == ["a"]
 
 
 async def test_everybody_in_a_long_line_has_a_place(make_line: MakeLine) -> None:
@@ -88,6 +102,17 @@ async def test_a_moved_request_takes_the_rules_of_its_new_class(make_line: MakeL
         (running,) = line.running()
         await line.release(running)
     assert line.is_empty()
+
+
+async def test_one_that_was_put_into_another_class_stays_there_when_its_turn_moves(make_line: MakeLine) -> None:
+    line = make_line()
+    await line.ask(wanted("runs"))
+    await line.ask(wanted("waits"))
+    await move(line, "waits", "batch")
+    await line.release("runs")
+    await line.store.run(line.permits.move(wanted("waits"), 0))
+    (running,) = (await looked(line)).running
+    assert (running.id, running.klass, running.line, running.backend) == ("waits", "batch", "line", "a")
 
 
 async def test_a_move_that_is_sent_twice_is_one(make_line: MakeLine) -> None:

@@ -50,7 +50,7 @@ class Schedule:
 
     def granted_at(self, request_id: str) -> str:
         packed = self.line.redis.hget("{sekisho}:grants:line", request_id)
-        assert packed is not None, f"{request_id} should have its turn"
+        assert isinstance(packed, bytes), f"{request_id} should have its turn"
         return msgspec.msgpack.decode(packed, type=Granted).backend
 
     async def send(self, call: Call) -> list[tuple[Any, int]]:
