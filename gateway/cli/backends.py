@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -23,9 +23,44 @@ _COLOURS = {"ok": "green", "failed": "red", "not supported": "yellow"}
 app = typer.Typer(no_args_is_help=True, help="Look at the engines behind the gateway.")
 
 
-@app.callback()
-def backends() -> None:
-    """Look at the engines behind the gateway."""
+@app.command("list")
+def list_(
+    url: Annotated[str, typer.Option(help="Where the gateway listens.")] = "http://127.0.0.1:8080",
+    api_key: Annotated[
+        str, typer.Option(envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"], help="An auditor's or admin's.", show_envvar=True)
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As the admin API answers.")] = False,
+) -> None:
+    """How each engine is, as a running gateway sees it, and why."""
+    shown = asyncio.run(_asked(url, api_key))
+    if as_json:
+        out.print_json(data=shown)
+        return
+    table = Table("name", "kind", "models", "state", "why", "held", "running", "kv", "prompt tok/s")
+    for one in shown["data"]:
+        kv = "-" if one["kv_use"] is None else f"{one['kv_use']:.0%}"
+        running = "-" if one["running"] is None else str(one["running"])
+        speed = f"{one['prompt_tokens_per_second']:.0f}"
+        told = (one["name"], one["kind"], ", ".join(one["models"]), one["state"], one["stale"] or one["why"])
+        table.add_row(*(cell("", text) for text in told), f"{one['held']} of {one['capacity']}", running, kv, speed)
+    out.print(table)
+
+
+async def _asked(url: str, api_key: str) -> Any:
+    import aiohttp
+
+    headers = {"authorization": f"Bearer {api_key}"}
+    try:
+        async with (
+            aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=10)) as client,
+            client.get(f"{url.rstrip('/')}/admin/v1/backends") as response,
+        ):
+            told = await response.json()
+    except (aiohttp.ClientError, TimeoutError, ValueError) as fault:
+        raise CliError(f"{url} did not answer as a gateway does: {fault}") from fault
+    if response.status != 200:
+        raise CliError(f"{url} refused: {told['error']['message']}")
+    return told
 
 
 @app.command()
