@@ -12,24 +12,24 @@ from tests.contracts.replay import ReplayServer, replaying
 from tests.gateway.conftest import ADMIN_KEY, RunningDoor, StartDoor
 
 # What engines answer to whoever reaches them: of vLLM, SGLang, llama.cpp, Ollama and our own.
-DANGEROUS = (
-    "/invocations /pooling /classify /score /v1/score /rerank /generative_scoring /tokenize /detokenize "
-    "/tokenizer_info "
-    "/pause /resume /is_paused /sleep /wake_up /is_sleeping /reset_prefix_cache /reset_mm_cache /collective_rpc "
-    "/scale_elastic_ep /is_scaling_elastic_ep /update_weights /get_world_size /abort_requests /load /version /ping "
-    "/server_info /kv_event_sources /inference/v1/generate /v1/load_lora_adapter /v1/unload_lora_adapter "
-    "/v1/messages /v1/messages/count_tokens /v1/chat/completions/render /v1/chat/completions/batch "
-    "/v1/audio/transcriptions /v1/audio/speech /v1/images/generations /v1/realtime "
-    "/generate /generate_from_file /abort_request /flush_cache /pause_generation /continue_generation /encode "
-    "/get_server_info /get_model_info /model_info /v1/loads /get_load /health_generate /start_profile /stop_profile "
-    "/update_weights_from_disk /update_weights_from_distributed /update_weights_from_tensor /init_weights_update_group "
-    "/release_memory_occupation /resume_memory_occupation /slow_down /set_internal_state /open_session /close_session "
-    "/configure_logging /dump_expert_distribution_record /parse_function_call /separate_reasoning "
-    "/props /slots /slots/0?action=save /lora-adapters /completion /infill /apply-template /embedding /models/load "
-    "/api/pull /api/push /api/create /api/delete /api/copy /api/generate /api/chat /api/tags /api/show /api/ps "
-    "/api/embed /api/blobs/sha256:00 /api/version /shutdown /quit /docs /redoc /openapi.json /health "
-    "/internal/requests/1 /internal/cache"
-).split()  # noqa: SIM905  read as a list of words, not of strings
+_WORDS = """
+/invocations /pooling /classify /score /v1/score /rerank /generative_scoring /tokenize /detokenize
+/tokenizer_info /pause /resume /is_paused /sleep /wake_up /is_sleeping /reset_prefix_cache /reset_mm_cache
+/collective_rpc /scale_elastic_ep /is_scaling_elastic_ep /update_weights /get_world_size /abort_requests /load
+/version /ping /server_info /kv_event_sources /inference/v1/generate /v1/load_lora_adapter
+/v1/unload_lora_adapter /v1/messages /v1/messages/count_tokens /v1/chat/completions/render
+/v1/chat/completions/batch /v1/audio/transcriptions /v1/audio/speech /v1/images/generations /v1/realtime
+/generate /generate_from_file /abort_request /flush_cache /pause_generation /continue_generation /encode
+/get_server_info /get_model_info /model_info /v1/loads /get_load /health_generate /start_profile /stop_profile
+/update_weights_from_disk /update_weights_from_distributed /update_weights_from_tensor
+/init_weights_update_group /release_memory_occupation /resume_memory_occupation /slow_down /set_internal_state
+/open_session /close_session /configure_logging /dump_expert_distribution_record /parse_function_call
+/separate_reasoning /props /slots /slots/0?action=save /lora-adapters /completion /infill /apply-template
+/embedding /models/load /api/pull /api/push /api/create /api/delete /api/copy /api/generate /api/chat
+/api/tags /api/show /api/ps /api/embed /api/blobs/sha256:00 /api/version /shutdown /quit /docs /redoc
+/openapi.json /health /internal/requests/1 /internal/cache
+"""
+DANGEROUS = _WORDS.split()
 
 # How else a path may be spelled, for servers and proxies that tidy up.
 SPELLINGS = (
