@@ -141,9 +141,7 @@ def _choice(choice: str | dict[str, Any] | None, has_tools: bool) -> str | Named
         raise InvalidRequest(
             "'tool_choice' must be none, auto, required or a function.", "tool_choice", "invalid_value"
         )
-    if not has_tools:
-        if choice in (None, "none", "auto"):
-            return None
+    if not has_tools and (isinstance(choice, dict) or choice == "required"):
         raise InvalidRequest("This 'tool_choice' needs 'tools'.", "tool_choice", "invalid_value")
     if not isinstance(choice, dict):
         return choice

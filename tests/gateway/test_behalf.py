@@ -76,6 +76,22 @@ async def test_any_other_name_is_the_programs_own(
     assert door.backend.asked[0].headers["x-sekisho-cache-salt"] == "default"
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": "Hi"}),
+        ("/v1/embeddings", {"input": "Hi"}),
+        ("/v1/rerank", {"query": "Hi", "documents": ["a"]}),
+    ],
+)
+async def test_whoever_is_named_is_booked_whatever_is_asked(
+    rag: tuple[RunningDoor, dict[str, str]], path: str, body: dict[str, Any]
+) -> None:
+    door, headers = rag
+    async with door.post({"model": "fake", "user": HANA.id, **body}, path, headers=headers):
+        assert await booked(door) == {HANA.id}
+
+
 async def test_a_person_who_never_signed_in_is_booked_where_they_will_find_it(
     rag: tuple[RunningDoor, dict[str, str]],
 ) -> None:
@@ -174,7 +190,7 @@ async def test_no_header_about_people_reaches_an_engine(rag: tuple[RunningDoor, 
     door, headers = rag
     theirs = {"x-openwebui-user-email": "a@b", "x-openwebui-user-jwt": "x", "x-forwarded-user": "a", "cookie": "a=b"}
     await asked(door, headers | named("hana") | theirs)
-    assert set(door.backend.asked[0].headers) == {"x-request-id", "x-sekisho-cache-salt"}
+    assert set(door.backend.asked[0].headers) == {"x-request-id", "x-sekisho-cache-salt", "x-sekisho-class"}
 
 
 def named(name: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ import pytest
 from backends.errors import Broken
 from backends.fake import FakeBackend, Script
 from tests.gateway.conftest import ADMIN_KEY, RunningDoor, StartDoor, error_of
+from tests.gateway.test_quotas_at_the_door import allow
 
 EMBEDDINGS, RERANK = "/v1/embeddings", "/v1/rerank"
 VECTORS = {
@@ -73,6 +74,14 @@ async def test_an_engine_that_cannot_is_heard(start_door: StartDoor) -> None:
     door = await start_door(answering({"error": {"message": "no embeddings here", "code": 501}}, 501))
     async with door.post({"model": "fake", "input": "hi"}, EMBEDDINGS) as response:
         assert (await error_of(response, 501))["message"] == "no embeddings here"
+
+
+async def test_a_limit_on_output_is_nothing_to_those_who_ask_for_none(start_door: StartDoor) -> None:
+    door = await start_door(answering(VECTORS), key_cache_seconds=0)
+    await allow(door, max_output_tokens=5)
+    async with door.post({"model": "fake", "input": "hi"}, EMBEDDINGS) as response:
+        assert response.status == 200
+    assert json.loads(door.backend.asked[0].body) == {"model": "fake", "input": "hi"}
 
 
 @pytest.mark.parametrize("steps", [[b'{"object": "list"', Broken("cut")], [b"hello"]])

@@ -16,6 +16,7 @@ from backends.errors import BackendError, Broken
 from backends.fake import DONE, FakeBackend, Script, chat_chunk, chat_script, event, usage_chunk
 from backends.wire import sse
 from tests.gateway.conftest import ADMIN_KEY, RunningDoor, StartDoor, ask, error_of
+from tests.gateway.test_quotas_at_the_door import allow
 
 PATH = "/v1/responses"
 TOOL: Any = {
@@ -240,3 +241,12 @@ async def test_a_response_is_booked_as_chat_is(door: RunningDoor) -> None:
         rows = (await response.json())["data"]
     assert sum(row["requests"] for row in rows) == 2
     assert sum(row["completion_tokens"] for row in rows) == 8
+
+
+async def test_the_limit_of_a_policy_holds_and_the_clients_own_goes_before_it(start_door: StartDoor) -> None:
+    door = await start_door(key_cache_seconds=0)
+    await allow(door, max_output_tokens=5)
+    for own, asked in (({}, 5), ({"max_output_tokens": 3}, 3)):
+        async with door.post({"model": "fake", "input": "Hi", **own}, PATH) as response:
+            assert response.status == 200
+        assert asked_of(door)["max_completion_tokens"] == asked

@@ -124,6 +124,11 @@ def test_a_thought_that_nothing_came_of_or_that_cannot_be_read_is_left_out() -> 
     ]
 
 
+def test_of_a_thought_without_its_text_the_summary_is_told() -> None:
+    summed = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "in short"}]}
+    assert messages(summed, SAID) == [{"role": "assistant", "reasoning_content": "in short", "content": "yes"}]
+
+
 def test_a_refusal_is_what_was_said() -> None:
     refused = SAID | {"content": [{"type": "refusal", "refusal": "no"}]}
     assert messages(refused) == [{"role": "assistant", "content": "no"}]
