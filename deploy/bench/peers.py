@@ -115,7 +115,7 @@ def optional_vllm(arguments: argparse.Namespace) -> AbstractContextManager[Serve
     command = vllm_command()
     if command is None:
         raise RuntimeError("vLLM is not installed: run `peers.py install vllm`")
-    return vllm(plan(arguments, max(arguments.concurrency)), command, bf16_weights(arguments.gguf, sys.executable))
+    return vllm(plan(arguments, max(arguments.concurrency)), command, bf16_weights(arguments.gguf))
 
 
 def _llama_server(arguments: argparse.Namespace) -> Path:

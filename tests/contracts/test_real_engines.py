@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -60,7 +59,7 @@ def started(kind: str, gguf: Path, logs: Path) -> Server:
         return Server(kind, f"http://127.0.0.1:{port}", [str(command), *flags, *where], logs=logs)
     flags = ["--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", str(SLOTS), "--enforce-eager"]
     flags += ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
-    model = str(bf16_weights(gguf, sys.executable))
+    model = str(bf16_weights(gguf))
     environment = {"VLLM_CPU_KVCACHE_SPACE": "2"}  # GiB
     return Server(kind, f"http://127.0.0.1:{port}", [str(command), "serve", model, *flags, *where], environment, logs)
 
