@@ -111,7 +111,8 @@ class Run:
             await asyncio.gather(tending, working, return_exceptions=True)
             await self._results.settled()
         if tending in done:
-            await self._give_up()
+            if self._batch.status == "cancelling":  # else it is no longer ours, and nothing of it is touched
+                await self._end("cancelled")
         elif self._fault is not None:
             await self._end("failed", (self._fault,))
         elif working in done:
@@ -122,11 +123,6 @@ class Run:
 
     def _left(self, all_of_them: list[lines.Line]) -> list[lines.Line]:
         return [line for line in all_of_them if line.custom_id not in self._results.done]
-
-    async def _give_up(self) -> None:
-        """Cancelled; or no longer ours, and then nothing of it is touched."""
-        if not self._lease.is_over and self._batch.status == "cancelling":
-            await self._end("cancelled")
 
     async def _tend(self) -> None:
         """Renews the lease and tells how far it is, until the batch is not to be run any more."""

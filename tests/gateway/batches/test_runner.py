@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections import Counter
@@ -204,6 +205,7 @@ async def test_a_gateway_that_lost_its_lease_stops_and_touches_nothing(world: Wo
     await asyncio.wait_for(ends.wait(), 5)
     await eventually(lambda: runner.running == 0)
     assert (await world.now(batch)).status == "in_progress"
+    assert world.files.path(batch.output_file).exists()
     assert await world.store.command("GET", f"{{sekisho}}:batch-lease:{batch.id}") == b"another"
 
 
@@ -221,35 +223,51 @@ async def test_results_that_another_process_still_writes_are_left_to_it(world: W
     await third.aclose()
 
 
-async def test_a_result_whose_wait_was_given_up_is_written_all_the_same(tmp_path: Path) -> None:
+async def test_a_result_whose_wait_was_given_up_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda file: time.sleep(0.05))
     results = Results()
     results.open(tmp_path / "out", tmp_path / "err")
     tasks = [asyncio.create_task(results.add(encode("1", f"r{n}", OK, None, ok=n % 2 == 0))) for n in range(20)]
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     for task in tasks:
         task.cancel()
     await results.settled()
     written = (tmp_path / "out").read_bytes().splitlines() + (tmp_path / "err").read_bytes().splitlines()
-    assert len(written) == len(results.done) == results.completed + results.failed
+    assert len(written) == len(results.done) == 20
+    assert (results.completed, results.failed) == (10, 10)
     await results.aclose()
+
+
+async def test_what_is_written_together_fails_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", full)
+    results = Results()
+    results.open(tmp_path / "out", tmp_path / "err")
+    told = await asyncio.gather(
+        *(results.add(encode("1", name, OK, None, ok=True)) for name in "abc"), return_exceptions=True
+    )
+    assert [type(one) for one in told] == [OSError] * 3
+    assert not results.done
+    assert (tmp_path / "out").read_bytes() == b""
+    await results.aclose()
+
+
+def full(file: int) -> None:
+    raise OSError(28, "No space left on device")
 
 
 async def test_a_disk_that_takes_no_results_fails_the_batch_and_loses_none_that_it_took(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gateway.batches import results
+    written, fsync = 0, os.fsync
 
-    written = 0
-    real = results.os.fsync  # type: ignore[attr-defined]
-
-    def full(file: int) -> None:
+    def fills(file: int) -> None:
         nonlocal written
         written += 1
-        if written > 3:
-            raise OSError(28, "No space left on device")
-        real(file)
+        (full if written > 3 else fsync)(file)
 
-    monkeypatch.setattr(results.os, "fsync", full)  # type: ignore[attr-defined]
+    monkeypatch.setattr(os, "fsync", fills)
     world.gateway(says_ok, parallel=1)
     batch = await world.ended(await world.begin([request(f"r{number}") for number in range(10)]))
     assert (batch.status, batch.counts.completed) == ("failed", 3)
