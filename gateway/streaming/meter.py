@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from backends.errors import Broken, Rejected
+from backends.wire.errors import normalise
 from backends.wire.usage import usage_of
 
 
@@ -96,7 +97,7 @@ class Meter:
     def _take(self, data: bytes) -> bool:
         chunk = _read(data)
         if chunk.error:
-            raise Rejected(200, data)
+            raise Rejected(normalise(200, data).status, data)  # the status inside, not the stream's
         if chunk.usage is not None:
             self._take_usage(chunk.usage)
         for choice in chunk.choices or ():

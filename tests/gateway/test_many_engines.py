@@ -120,6 +120,16 @@ async def test_before_the_first_token_another_engine_answers_and_nobody_notices(
     assert (len(sick.asked), len(well.asked)) == (1, 1)
 
 
+async def test_a_refusal_inside_a_stream_is_one_like_any_other(start: Two) -> None:
+    refused = event({"error": {"message": "The request queue is full.", "code": 503}})
+    full, well = engine("a", lambda body: Script((refused, DONE))), engine("b", going_on)
+    door = await start(full, well, each={"b": {"weight": 0.001}})
+    assert await text_of(door) == "".join(WORDS)
+    async with door.client.get("/admin/v1/backends") as response:
+        (busy, _) = (await response.json())["data"]
+    assert busy["state"] in ("busy", "healthy")  # for a second
+
+
 async def test_what_is_wrong_with_the_request_is_asked_of_one_engine_alone(start: Two) -> None:
     refusing = raising(Rejected(400, b'{"error":{"message":"too long"}}'))
     one, other = engine("a", refusing), engine("b", refusing)
