@@ -315,6 +315,7 @@ def test_text_completions_of_more_than_one_plain_text_are_not_continued(prompt: 
         (["\n", "b"], "b"),
         (["b"], "b"),
         (["\n\n\nb"], "\nb"),
+        (["b", "\n\n", "c"], "b\n\nc"),
         ([" b"], " b"),
     ],
     ids=repr,
@@ -352,6 +353,17 @@ async def test_an_engine_that_thinks_instead_of_going_on_is_not_believed() -> No
     with pytest.raises(EngineBroken):
         await client.take(thinking, going_on.edit)
     assert b"hm" not in client.sent
+    client.sink.close()
+
+
+async def test_an_error_of_the_engine_that_goes_on_is_an_error() -> None:
+    client = Client(stream=True)
+    with pytest.raises(EngineBroken):
+        await client.take(FakeUpstream(Script([chunk(0, {"content": "a"})]), Asked("", b"", {})))
+    going_on = client.transcript.continuation(fields(), "chat")
+    assert going_on is not None
+    with pytest.raises(EngineRefused):
+        await client.take(FakeUpstream(Script([ERROR]), Asked("", b"", {})), going_on.edit)
     client.sink.close()
 
 
@@ -446,3 +458,29 @@ async def test_a_client_that_does_not_read_is_not_taken_for_an_engine_that_says_
             transcript=client.transcript,
         )  # fmt: skip
     client.sink.close()
+
+
+async def test_an_answer_that_says_nothing_is_passed_on_as_it_is() -> None:
+    client = Client(stream=True)
+    await client.take(FakeUpstream(Script([chunk(0, {"role": "assistant"}), DONE]), Asked("", b"", {})))
+    client.sink.close()
+    assert client.events[0]["choices"][0]["delta"] == {"role": "assistant"}
+    assert client.events[1:] == ["[DONE]"]
+
+
+async def test_the_wait_for_the_engine_does_not_count_against_the_client() -> None:
+    client = Client(stream=True)
+    take = client.sink.take
+
+    async def slow(events: list[bytes]) -> None:
+        await asyncio.sleep(0.3)
+        await take(events)
+
+    client.sink.take = slow  # type: ignore[method-assign]
+    steps = [0.5, chunk(0, {"content": "a"}), chunk(0, {}, "stop")]
+    upstream = FakeUpstream(Script(steps), Asked("", b"", {}))
+    await pump(
+        upstream, client.meter, client.sink, Patience(5.0, 5.0, 0.5), wants_usage=True, transcript=client.transcript
+    )
+    client.sink.close()
+    assert client.text == "a"

@@ -14,6 +14,8 @@ import pytest
 
 from backends.fake import chat_chunk, event
 from backends.openai import OpenAIBackend
+from gateway.scope import RequestScope
+from gateway.streaming.relay import StreamSink
 from tests.gateway.conftest import AUTH, CHAT, RunningDoor, StartDoor, ask, eventually
 from tests.gateway.test_disconnect import leases, usage
 
@@ -152,3 +154,18 @@ def outcomes(door: RunningDoor) -> dict[str, Any]:
     return {
         next(iter(sample.labels.values())): sample.value for sample in samples if not sample.name.endswith("_created")
     }
+
+
+async def test_no_signs_of_life_pile_up_for_a_client_that_does_not_read() -> None:
+    never = asyncio.Event()
+
+    async def receive() -> Any: ...
+
+    async def send(message: Any) -> None:
+        await never.wait()
+
+    before = len(asyncio.all_tasks())
+    sink = StreamSink(RequestScope("id", "POST", "/", {}, 0, 0, receive, send, 0.0), keepalive_seconds=0.01)
+    await asyncio.sleep(0.2)
+    assert len(asyncio.all_tasks()) == before + 1
+    sink.close()
