@@ -1,4 +1,4 @@
-"""The queue's Lua scripts: what each may be asked. They begin alike: with fair.lua, which has the invariants, and so on.
+"""The queue's Lua scripts: what each may be asked. All begin with fair.lua, which has the invariants, and its like.
 
 Time is the server's. Each script may be sent twice with no more effect than once.
 """
