@@ -87,6 +87,10 @@ class Admission:
             place = await self._change_lines(opened, ways[0], served)
         await self._turn(opened, journey, ways, place, None)
 
+    async def allows(self, principal: Principal, model: str) -> bool:
+        """Whether no policy keeps the model from them. Raises StoreAway."""
+        return await self._quotas.allows(principal, model)
+
     def estimate(self, request: RequestScope) -> None:
         """Tokens of its prompt, by what was learned of its model."""
         request.prompt_size = size_of(request.body)

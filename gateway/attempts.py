@@ -98,7 +98,7 @@ class Attempts:
         if member is None or request.model not in member.names:
             raise EngineAway("The engine has just been taken away. Try again.") from Unreachable("no longer there")
         await self._means.overflow.note(request, self._journey.wish.data_class)
-        started, running = time.monotonic(), member.in_flight
+        started, running, believed = time.monotonic(), member.in_flight, self._warm_at(member)
         request.dispatched = request.dispatched or started
         request.tries += 1
         with member.used():
@@ -108,7 +108,16 @@ class Attempts:
             finally:
                 request.first_token = self._meter.began_at
                 await upstream.aclose()
-        self._learn(member, started, running)
+        self._learn(member, started, running, believed)
+
+    def _warm_at(self, member: Member) -> float:
+        """The part of the prompt that it is believed to hold; from now on it will hold all of it."""
+        prefixes, chain = self._means.fleet.prefixes, self._journey.wish.chain
+        if not chain.links:
+            return 0.0
+        believed = prefixes.warm(chain).get(member.name, 0.0)
+        prefixes.note(chain, member.name, member.load.kv_tokens)
+        return believed
 
     async def _open(self, member: Member) -> Upstream:
         request, seconds = self._request, self._means.settings.first_token_timeout
@@ -162,16 +171,16 @@ class Attempts:
 
     # What is learned from it ---------------------------------------------------------------------------------------
 
-    def _learn(self, member: Member, started: float, running: int) -> None:
+    def _learn(self, member: Member, started: float, running: int, believed: float) -> None:
         """From an answer that came to its end."""
         meter, now = self._meter, time.monotonic()
         self._means.metrics.attempts.labels(member.name, "ok").inc()
-        self._means.fleet.prefixes.note(self._journey.wish.chain, member.name, member.load.kv_tokens)
+        prompt = meter.prompt_tokens or self._request.prompt_estimate
         if self._failures:
             member.health.observe_first_token(now, 0.0, 0.0)  # of a part of an answer no more is known
         else:
-            seconds = meter.began_at - started
-            uncached = (meter.prompt_tokens or self._request.prompt_estimate) - meter.cached_tokens
+            seconds, uncached = meter.began_at - started, prompt - meter.cached_tokens
+            self._means.fleet.prefixes.learn(member.name, believed, meter.cached_tokens / max(1, prompt))
             member.health.observe_first_token(now, seconds, member.speed.seconds(uncached, running))
             member.speed.learn(uncached, running, seconds)
         self._means.fleet.note(member)

@@ -55,30 +55,23 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     fleet = _fleet(settings, backends)
     store = Store(settings.redis_url, settings.redis_timeout)
     directory = Directory(Records(store))
-    shares = settings.redis_away == "local_share"
-    away_seconds = settings.local_share_minutes * 60 if shares else 0.0
+    away_seconds = settings.local_share_minutes * 60 if _shares(settings) else 0.0
     lookup = Lookup(directory, settings.key_cache_seconds, away_seconds)
     key_ring = KeyRing(directory, server_key)
     sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
     lines = Lines(store, _queue_limits(settings))
     rooms = Rooms(fleet, lines, settings.target_tokens_per_second)
-    health = Shared(store, os.urandom(8).hex(), fleet.healths, fleet.note_by_name)
+    health = Shared(store, os.urandom(8).hex(), fleet.healths, fleet.heard)
     metrics = _metrics(store, lines, fleet)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds, away_seconds), settings.issuers)
     served = browsers(settings, store, sessions, providers, people)
     api_keys = ApiKeys(key_ring, lookup, people, _open_webui(settings), uses)
-    identifiers: list[Identifier] = [
-        api_keys,
-        JwtBearer(providers, people),
-        served.cookie,
-    ]
+    identifiers: list[Identifier] = [api_keys, JwtBearer(providers, people), served.cookie]
     authentication = _authentication(settings, identifiers, lookup, metrics)
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
-    book = PolicyBook(Records(store), settings.key_cache_seconds)
-    share = LocalShare(settings.local_share_minutes, settings.replicas) if shares else None
-    quotas = QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds, share)
+    quotas = _quotas(settings, store)
     booking = Booking(settings, store, quotas, lines, fleet, metrics)
     metrics.gauge("sekisho_unbooked", "Requests that ended and are not booked yet.", lambda: booking.unbooked)
     reaper = Reaper(store, settings.lease_seconds, booking.account, booking.book)
@@ -86,14 +79,9 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     admission = Admission(settings, store, quotas, rooms, booking)
     means = Means(settings, fleet, admission, Overflow(directory, fleet), metrics)
     pipeline = Pipeline(means, authentication, revocation, orders)
-    files = Files(
-        store, directory, settings.files_dir or settings.data_dir / "files", settings.max_stored_bytes_per_subject
+    files, batches, runner = _batches(
+        settings, store, directory, metrics, ask, Absent(api_keys, people, authentication.behalf)
     )
-    batches = Book(store, directory)
-    absent = Absent(api_keys, people, authentication.behalf)
-    parts = _batch_parts(settings, directory, files, metrics, ask, absent)
-    runner = Runner(store, batches, parts, settings.lease_seconds)
-    metrics.gauge("sekisho_batches_running", "Batches that this gateway runs.", lambda: runner.running)
     return Door(
         settings=settings,
         store=store,
@@ -129,10 +117,22 @@ def _fleet(settings: Settings, backends: Mapping[str, Backend]) -> Fleet:
     return Fleet(members, settings.aliases)
 
 
-def _batch_parts(
-    settings: Settings, directory: Directory, files: Files, metrics: Metrics, ask: Ask, absent: Absent
-) -> Parts:
-    return Parts(
+def _shares(settings: Settings) -> bool:
+    return settings.redis_away == "local_share"
+
+
+def _quotas(settings: Settings, store: Store) -> QuotaService:
+    book = PolicyBook(Records(store), settings.key_cache_seconds)
+    share = LocalShare(settings.local_share_minutes, settings.replicas) if _shares(settings) else None
+    return QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds, share)
+
+
+def _batches(
+    settings: Settings, store: Store, directory: Directory, metrics: Metrics, ask: Ask, absent: Absent
+) -> tuple[Files, Book, Runner]:
+    folder = settings.files_dir or settings.data_dir / "files"
+    files, book = Files(store, directory, folder, settings.max_stored_bytes_per_subject), Book(store, directory)
+    parts = Parts(
         directory=directory,
         files=files,
         metrics=metrics,
@@ -141,6 +141,9 @@ def _batch_parts(
         parallel=settings.batch_parallel,
         longest_body=settings.max_body_bytes,
     )
+    runner = Runner(store, book, parts, settings.lease_seconds)
+    metrics.gauge("sekisho_batches_running", "Batches that this gateway runs.", lambda: runner.running)
+    return files, book, runner
 
 
 def _authentication(

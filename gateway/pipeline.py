@@ -18,7 +18,7 @@ from gateway.queueing.orders import Orders
 from gateway.routing.journey import Journey
 from gateway.routing.prefix_use import prefix_name
 from gateway.routing.prefixes import chain
-from gateway.routing.router import Wish, data_class
+from gateway.routing.router import Wish, data_class, may_go
 from gateway.scope import Principal, RequestScope
 from gateway.streaming.collect import CollectSink
 from gateway.streaming.disconnect import cut_off, unless_gone
@@ -48,6 +48,15 @@ class Pipeline:
         """The body names whom a program asks for; where its key may say so, the request is theirs from here on."""
         request.principal = await self._authentication.behalf.in_body(request.known(), user)
 
+    async def may_use(self, request: RequestScope, model: str) -> bool:
+        """Whether a request of this caller for the model could be served. Raises StoreAway."""
+        fleet, principal = self._means.fleet, request.known()
+        served = fleet.resolve(model)
+        if not _opens(principal, model, served) or not await self._means.admission.allows(principal, served):
+            return False
+        data = data_class(request.headers.get(b"x-data-class"), self._means.settings.data_class)
+        return any(may_go(member.settings, principal.groups, data) for member in fleet.serving(served))
+
     async def complete(self, request: RequestScope, new_sink: Callable[[RequestScope], Sink] | None = None) -> None:
         """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent.
 
@@ -73,7 +82,7 @@ class Pipeline:
     def _authorise(self, request: RequestScope) -> None:
         """By the name that was asked for, or by the one that an alias stands for, which it has from here on."""
         asked, served = request.model, self._means.fleet.resolve(request.model)
-        if not any(access.may_use(request.known(), name) for name in (asked, served)):
+        if not _opens(request.known(), asked, served):
             raise ModelNotFound(f"The model {asked[:100]!r} does not exist, or your key may not use it.")
         self._orders.check(asked)
         self._orders.check(served)
@@ -130,6 +139,11 @@ class Pipeline:
         if request.streaming:
             return StreamSink(request, self._means.settings.keepalive_seconds)
         return CollectSink(request)
+
+
+def _opens(principal: Principal, asked: str, served: str) -> bool:
+    """Whether the credential opens a model: by its own name, or by the one that people call it."""
+    return access.may_use(principal, asked) or access.may_use(principal, served)
 
 
 def _wants_places(request: RequestScope) -> bool:

@@ -13,7 +13,6 @@ from backends.wire.requests import ChatRequest, CompletionRequest, parse_chat, p
 from gateway.api.door import Door
 from gateway.api.http import read_body, send_json
 from gateway.errors import BadRequest, ModelNotFound, from_invalid
-from gateway.identity import access
 from gateway.scope import RequestScope
 from gateway.settings import Settings
 
@@ -43,14 +42,16 @@ async def completions(door: Door, request: RequestScope) -> None:
 
 
 async def models(door: Door, request: RequestScope) -> None:
-    cards = [card for card in door.fleet.models() if access.may_use(request.known(), card.id)]
+    """What this caller may use, by key, policy and where the data of the request may go."""
+    cards = [card for card in door.fleet.models() if await door.pipeline.may_use(request, card.id)]
     await send_json(request, {"object": "list", "data": [_model(card) for card in cards]})
 
 
 async def model(door: Door, request: RequestScope) -> None:
-    if not access.may_use(request.known(), request.path_value):
+    card = await door.fleet.card(request.path_value)
+    if not await door.pipeline.may_use(request, card.id):
         raise ModelNotFound(f"The model {request.path_value[:100]!r} does not exist, or your key may not use it.")
-    await send_json(request, _model(await door.fleet.card(request.path_value)))
+    await send_json(request, _model(card))
 
 
 async def _complete(door: Door, request: RequestScope, body: bytes, parsed: ChatRequest | CompletionRequest) -> None:

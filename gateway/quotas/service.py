@@ -155,6 +155,11 @@ class QuotaService:
         """Raises StoreAway."""
         return list((await self._applied(principal, model)).limits)
 
+    async def allows(self, principal: Principal, model: str) -> bool:
+        """Whether no policy keeps the model from them. Raises StoreAway."""
+        limits = [one for one in (await self._applied(principal, model)).limits if one.name == "allowed_models"]
+        return all(one.shadow or any(fnmatchcase(model, pattern) for pattern in one.models) for one in limits)
+
     async def state(self, principal: Principal, model: str) -> list[State]:
         """How full the limits are that are counted. Raises StoreAway."""
         applied = await self._applied(principal, model)

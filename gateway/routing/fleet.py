@@ -174,9 +174,12 @@ class Fleet:
         if verdict.state is State.DOWN:
             self.prefixes.forget(member.name)
 
-    def note_by_name(self, name: str) -> None:
+    def heard(self, name: str) -> None:
+        """Another gateway has told how it is."""
         if (member := self.members.get(name)) is not None:
             self.note(member)
+            if member.watch is not None and member.health.state(time.monotonic()) is State.DOWN:
+                member.watch.hurry()
 
     def _arrange(self) -> None:
         """What follows from what each backend serves: the cards that people see, and the lines."""

@@ -223,6 +223,28 @@ async def test_people_ask_by_alias_and_are_told_the_model(start: Two) -> None:
     assert json.loads(own.asked[0].body)["model"] == "/srv/models/qwen.gguf"
 
 
+async def test_models_that_the_caller_could_not_use_are_not_listed(start: Two) -> None:
+    each = {"b": OUTSIDE, "c": OUTSIDE | {"allow_groups": ["research"]}}
+    door = await start(
+        engine("a"),
+        engine("b", models=("cloud",)),
+        engine("c", models=("lab",)),
+        engine("d", models=("gone",)),
+        each=each,
+    )
+    policy = {"allowed_models": ["m", "cloud"]}
+    assert (await door.client.put("/admin/v1/policies/some", json=policy)).status in (200, 201)
+
+    async def listed(**headers: str) -> set[str]:
+        async with door.client.get("/v1/models", headers=headers) as response:
+            return {card["id"] for card in (await response.json())["data"]}
+
+    assert await listed() == {"m"}
+    assert await listed(**{"x-data-class": "public"}) == {"m", "cloud"}
+    async with door.client.get("/v1/models/lab") as response:
+        await error_of(response, 404, "model_not_found")
+
+
 async def test_the_engines_own_name_of_a_model_is_not_told(start: Two) -> None:
     chunks = [event(chat_chunk(delta) | {"model": "/srv/m.gguf"}) for delta in ({"content": "hi"},)]
     end = event(chat_chunk({}, "stop") | {"model": "/srv/m.gguf"})
