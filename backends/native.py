@@ -6,10 +6,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from backends.base import Account, Backend, Options
+from backends.base import Account, Backend, Fields, Options, Refusal
 from backends.errors import Broken, Rejected
 from backends.openai import OpenAIBackend
 
+_GENERATES = frozenset({"/v1/chat/completions", "/v1/completions"})
 _FINAL = frozenset({"finished", "aborted", "failed"})
 
 
@@ -26,6 +27,11 @@ class NativeBackend(OpenAIBackend):
     probed = ("/health",)
     keeps_accounts = True
     continues = True
+
+    def refusal(self, path: str, fields: Fields) -> Refusal | None:
+        if path in _GENERATES:
+            return None
+        return Refusal("The native engine generates text: it makes no embeddings and ranks nothing.", "model")
 
     async def account(self, request_id: str) -> Account | None:
         try:

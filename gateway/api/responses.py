@@ -35,9 +35,10 @@ async def create(door: Door, request: RequestScope) -> None:
     request.output_limit = parsed.request.max_output_tokens or 0
     request.body = msgspec.json.encode(fields)
     request.fields = split(request.body)
-    answer = Answer(request.request_id, head(parsed, request.request_id, int(time.time())))
 
     def sink(request: RequestScope) -> Sink:
+        told = head(parsed, request.request_id, int(time.time())) | {"model": request.model}  # an alias seen through
+        answer = Answer(request.request_id, told)
         if request.streaming:
             return StreamSink(request, door.settings.keepalive_seconds, EventFraming(answer))
         return CollectSink(request, lambda chat: whole_response(answer, chat))

@@ -255,3 +255,9 @@ async def test_a_complete_answer_gives_its_connection_back(http_rig: tuple[OpenA
     for _ in range(5):
         await read(await backend.open(PATH, b"{}", {}))
     assert server.connections == 1
+
+
+def test_our_own_engine_says_beforehand_that_it_makes_no_embeddings() -> None:
+    backend = NativeBackend("native", "unix:/nowhere/engine.sock")
+    assert backend.refusal("/v1/chat/completions", {}) is None
+    assert backend.refusal("/v1/embeddings", {}) is not None

@@ -221,6 +221,8 @@ async def test_people_ask_by_alias_and_are_told_the_model(start: Two) -> None:
     async with door.post(ask(model="company-chat")) as response:
         assert response.status == 200
     assert json.loads(own.asked[0].body)["model"] == "/srv/models/qwen.gguf"
+    async with door.post({"model": "company-chat", "input": "hi"}, path="/v1/responses") as response:
+        assert (await response.json())["model"] == "qwen3-8b"
 
 
 async def test_models_that_the_caller_could_not_use_are_not_listed(start: Two) -> None:
