@@ -15,7 +15,7 @@ import msgspec
 
 from backends.estimate import size_of
 from gateway.booking import Booking, Opened, note
-from gateway.errors import QueueFull, StoreAway
+from gateway.errors import EngineAway, QueueFull, StoreAway
 from gateway.queueing.ask import Answer, Ask, Choice, Lost, State, Turn
 from gateway.queueing.permits import OnPlace
 from gateway.quotas.headers import rate_headers
@@ -30,6 +30,9 @@ from gateway.store.redis import Store
 from gateway.streaming.meter import Meter
 
 log = logging.getLogger("sekisho.admission")
+
+# Lines and choices of one request: tiers, and backends that leave while it waits.
+_CHANGES = 10
 
 
 class Admission:
@@ -106,7 +109,7 @@ class Admission:
     ) -> Turn:
         """Wait in the first line, or go on to the next where this one is too long."""
         request = opened.request
-        while True:
+        for _ in range(_CHANGES):
             permits = self._rooms.line(request.line)
             if len(ways) > 1 and (reason := self._too_long(Answer.of(place))):
                 ways = ways[1:]
@@ -115,12 +118,20 @@ class Admission:
                 continue
             try:
                 turn = await permits.wait(opened.ask, place, on_place)
-            except Lost:
+            except Lost:  # none of its backends is there any more; in the same line it keeps its place
                 ways = journey.ways()
-                place = await self._change_lines(opened, ways[0], 0.0)
+                place = await self._ask_anew(opened, ways[0])
                 continue
             request.backend = turn.backend
             return turn
+        raise EngineAway("The engines for this model come and go. Try again shortly.")
+
+    async def _ask_anew(self, opened: Opened, way: Way) -> Sequence[Any]:
+        if way.line != opened.request.line:
+            return await self._change_lines(opened, way, 0.0)
+        opened.ask = replace(opened.ask, choices=_choices(way))
+        place: Sequence[Any] = await self._store.run(self._rooms.line(way.line).acquire(opened.ask))
+        return place
 
     async def _change_lines(self, opened: Opened, way: Way, served: float) -> Sequence[Any]:
         """Leave one line, and ask in another."""

@@ -353,6 +353,22 @@ async def test_an_engine_that_is_removed_finishes_what_it_has_begun(start: Two) 
     assert await asking == "".join(WORDS)
 
 
+async def test_who_waits_for_an_engine_that_is_removed_goes_to_another(start: Two) -> None:
+    leaving, staying = engine("a", lambda body: chat_script(WORDS, gap=0.3)), engine("b", going_on, models=("other",))
+    door = await start(leaving, staying, each={"a": {"max_concurrency": 1}})
+    running = asyncio.create_task(text_of(door))
+    await eventually(lambda: leaving.asked)
+    waiting = asyncio.create_task(text_of(door))
+    await eventually(lambda: door.app.door is not None and door.app.door.lines.waiting == 1)
+    fleet = door.app.door and door.app.door.fleet
+    assert fleet is not None
+    (kept,) = [one for one in door.settings.engines if one.name == "b"]
+    await fleet.apply([kept.model_copy(update={"models": {"m": "other"}})], {})
+    assert await asyncio.wait_for(waiting, 5) == "".join(WORDS)
+    assert len(staying.asked) == 1
+    assert await running == "".join(WORDS)
+
+
 # How they are --------------------------------------------------------------------------------------------------------
 
 
