@@ -477,10 +477,10 @@ async def test_the_wait_for_the_engine_does_not_count_against_the_client() -> No
         await take(events)
 
     client.sink.take = slow  # type: ignore[method-assign]
-    steps = [0.5, chunk(0, {"content": "a"}), chunk(0, {}, "stop")]
+    steps = [1.0, chunk(0, {"content": "a"}), chunk(0, {}, "stop")]
     upstream = FakeUpstream(Script(steps), Asked("", b"", {}))
     await pump(
-        upstream, client.meter, client.sink, Patience(5.0, 5.0, 0.5), wants_usage=True, transcript=client.transcript
+        upstream, client.meter, client.sink, Patience(5.0, 5.0, 0.4), wants_usage=True, transcript=client.transcript
     )
     client.sink.close()
     assert client.text == "a"
