@@ -68,7 +68,7 @@ def linear(x: Buffer, weight: PackedWeight, bias: torch.Tensor | None = None, re
     y = program.buffer(weight.n, x.sampled)
     scratch = None
     if weight.type_name in QUANTISED:
-        scratch = program.buffer(weight.k, x.sampled, bytes_per_row=weight.k // 32 * ACTIVATION_GROUP_BYTES // 8)
+        scratch = program.buffer(weight.k, x.sampled, bytes_per_tile=weight.k // 32 * ACTIVATION_GROUP_BYTES)
     offset = None if bias is None else bias.float().numpy()
     width = residual.width if residual else 0
     pointers = [x, weight.data, y, offset, residual, scratch]

@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from kernels.native.library import Op, Step, library
 
+ROW_TILE = 8  # as ../linear/cpu.h
+
 Pointer = Any  # an address, an array (kept alive), a Buffer, or None
 
 
@@ -81,9 +83,13 @@ class Program:
         self._pool = lib.sekisho_pool_create(num_threads)
         weakref.finalize(self, lib.sekisho_pool_destroy, self._pool)
 
-    def buffer(self, width: int, sampled: bool = False, bytes_per_row: int = 0) -> Buffer:
-        """A new activation. When the recording model drops it, its memory serves a later op of the program."""
-        size = (self.max_sampled if sampled else self.max_rows) * (bytes_per_row or width * 4)
+    def buffer(self, width: int, sampled: bool = False, bytes_per_tile: int = 0) -> Buffer:
+        """A new activation. When the recording model drops it, its memory serves a later op of the program.
+
+        With `bytes_per_tile` it is scratch for whole tiles of rows, of which the last may be filled in part.
+        """
+        rows = self.max_sampled if sampled else self.max_rows
+        size = -(-rows // ROW_TILE) * bytes_per_tile if bytes_per_tile else rows * width * 4
         spare = self._free.setdefault(size, [])
         memory = spare.pop() if spare else self._allocate(size)
         buffer = Buffer(self, width, sampled, memory)

@@ -28,6 +28,21 @@ pytestmark = pytest.mark.skipif(not available(), reason="the native library was 
 ORDER = ["baseline", "avx2", "avx512"]
 ISAS = ORDER[: ORDER.index(best_isa()) + 1] if available() else []
 MAX_ROWS = 40
+FENCE, FENCE_BYTES = 0xA5, 4096
+
+
+class Fenced(Program):
+    """Behind every buffer lies memory that is not the program's."""
+
+    def __init__(self, max_rows: int, isa: str) -> None:
+        super().__init__(max_rows, max_rows, num_threads=1, isa=isa)
+        self.fences: list[np.ndarray] = []
+
+    def _allocate(self, size: int) -> np.ndarray:
+        memory = super()._allocate(size + FENCE_BYTES)
+        memory[size:] = FENCE
+        self.fences.append(memory[size:])
+        return memory[:size]
 
 
 def described(rows: int) -> StepArrays:
@@ -90,6 +105,16 @@ def test_a_row_of_linear_is_the_same_bits_in_any_batch(isa: str, type_name: str)
         results.append(y.array[0].copy())
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("type_name", FORMATS)
+@pytest.mark.parametrize("rows", [1, 3, 8, 9, 15])
+def test_linear_writes_nowhere_but_into_its_buffers(isa: str, type_name: str, rows: int) -> None:
+    program = Fenced(rows, isa)
+    linear(filled(program, normal(rows, 96)), pack(raw_weight(type_name, 50, 96), type_name, 50, 96))
+    program.run(described(rows))
+    assert all((fence == FENCE).all() for fence in program.fences)
 
 
 @pytest.mark.parametrize("isa", ISAS)
