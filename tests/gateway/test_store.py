@@ -121,9 +121,9 @@ async def test_an_outage_leaves_no_bookings_of_what_it_refused(start_door: Start
     for _ in range(10):
         async with door.post(ask()) as response:
             await error_of(response, 503, "store_unavailable")
-    assert door.app.door.admission.unbooked <= 3
+    assert door.app.door.booking.unbooked <= 3
     server.restart()
-    await eventually(lambda: door.app.door.admission.unbooked == 0, 4)  # type: ignore[union-attr]
+    await eventually(lambda: door.app.door.booking.unbooked == 0, 4)  # type: ignore[union-attr]
 
 
 async def test_the_log_tells_a_change_of_state_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,10 +12,11 @@ from backends.base import Load, ModelCard, Readiness
 from backends.errors import Unreachable
 from backends.fake import FakeBackend
 from gateway.routing.figures import Figures
-from gateway.routing.health import Health
+from gateway.routing.member import Member
 from gateway.routing.prefill import PrefillSpeed
 from gateway.routing.shown import shown
 from gateway.routing.watch import Seen, Watch
+from gateway.settings import BackendSettings
 from tests.gateway.conftest import eventually
 
 
@@ -174,18 +175,16 @@ def test_an_engine_that_was_away_is_believed_anew() -> None:
 
 
 def test_a_backend_is_shown_with_its_state_and_its_figures() -> None:
-    health, now = Health(), time.monotonic()
-    health.observe_probe(Readiness.READY, now)
-    row = shown(
-        "a",
-        "vllm",
-        health=health,
-        load=Load(running=3, waiting=1, kv_use=0.5),
-        stale="",
-        held=2,
-        speed=PrefillSpeed(per_token=0.001),
-        now=now,
-    )
-    assert (row.name, row.kind, row.state, row.why, row.share) == ("a", "vllm", "healthy", "", 1.0)
-    assert (row.running, row.waiting, row.kv_use, row.held, row.retry_seconds) == (3, 1, 0.5, 2, None)
+    now = time.monotonic()
+    given = {"name": "a", "kind": "fake", "url": "http://nowhere", "max_concurrency": 7, "tier": 1}
+    member = Member(BackendSettings.model_validate(given), FakeBackend(name="a"))
+    member.serves([ModelCard("m")])
+    member.health.observe_probe(Readiness.READY, now)
+    member.load = Load(running=3, waiting=1, kv_use=0.5)
+    member.speed = PrefillSpeed(per_token=0.001)
+    with member.used():
+        row = shown(member, "line", now)
+    assert (row.name, row.kind, row.line, row.models, row.tier, row.capacity) == ("a", "fake", "line", ["m"], 1, 7)
+    assert (row.state, row.why, row.share) == ("healthy", "", 1.0)
+    assert (row.running, row.waiting, row.kv_use, row.held, row.retry_seconds) == (3, 1, 0.5, 1, None)
     assert row.prompt_tokens_per_second == pytest.approx(1000)
