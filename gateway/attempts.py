@@ -70,9 +70,11 @@ class Attempts:
         self._journey = journey
         self._transcript = Transcript()
         self._failures: list[BackendError] = []
+        self._asked: set[str] = set()  # backends
         # What is sent next, and what is changed in the answer to it.
         self._fields: Fields = request.fields
         self._edit: Edit | None = None
+        self._said = 0  # tokens that are in it already
 
     async def answer(self) -> None:
         """The whole answer into the sink. Raises a DoorError where no backend can give it."""
@@ -87,8 +89,10 @@ class Attempts:
                 if not isinstance(failure, BackendError):
                     raise
                 self._note(failure)
+                # How an answer broke off says more than why another engine could not go on with it.
+                self._broke = self._broke or (fault if self._meter.began else None)
                 if not await self._prepare_another(failure):
-                    raise
+                    raise self._broke or fault from failure
                 await self._means.admission.move(self._request, self._journey)
 
     # One attempt ---------------------------------------------------------------------------------------------------
@@ -101,6 +105,10 @@ class Attempts:
         started, running, believed = time.monotonic(), member.in_flight, self._warm_at(member)
         request.dispatched = request.dispatched or started
         request.tries += 1
+        # An engine may still be busy with an attempt that it failed at; no two of its requests share an id.
+        again = f"again-{len(self._failures)}-" if request.backend in self._asked else ""
+        self._asked.add(request.backend)
+        request.asked_as, request.said_before = again + request.request_id, self._said
         with member.used():
             upstream = await self._open(member)
             try:
@@ -135,10 +143,8 @@ class Attempts:
         """All that engines may be told beside the body; each adapter passes on what its engine understands."""
         request = self._request
         principal = request.known()
-        # An engine may still be busy with an attempt that it failed at; no two of its requests share an id.
-        again = f"again-{len(self._failures)}-" if request.backend in self._journey.failed else ""
         headers = {
-            "x-request-id": again + request.request_id,
+            "x-request-id": request.asked_as,
             "x-sekisho-cache-salt": principal.tenant,
             "x-sekisho-class": queue_class(principal),
         }
@@ -192,7 +198,8 @@ class Attempts:
         if (member := self._means.fleet.members.get(name)) is not None:
             member.health.observe_failure(failure, request.request_id, time.monotonic())
             self._means.fleet.note(member)
-            if isinstance(failure, Unreachable) and member.watch is not None:
+            # Its end may be why, and while it starts anew each try would be one of few.
+            if member.watch is not None and (not isinstance(failure, Rejected) or failure.status == 503):
                 member.watch.hurry()
 
     # The next one --------------------------------------------------------------------------------------------------
@@ -212,7 +219,7 @@ class Attempts:
             going_on = self._transcript.continuation(request.fields, request.form)
             if going_on is None:
                 return False
-            self._fields, self._edit, how = going_on.fields, going_on.edit, "continued"
+            self._fields, self._edit, self._said, how = going_on.fields, going_on.edit, going_on.tokens, "continued"
             journey.go_on_with(going_on.fields)
         if not await self._until_open(self._means.settings.recovery_timeout if how == "continued" else 0.0):
             return False

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from backends.base import Refusal
+from backends.base import Account, Readiness, Refusal
 from backends.errors import Broken, Rejected, Unreachable
 from backends.fake import DONE, FakeBackend, Script, chat_chunk, chat_script, event, usage_chunk
 from gateway.app import App
@@ -175,6 +175,26 @@ async def test_an_answer_waits_for_the_only_engine_to_come_back(start: Two) -> N
     assert await asyncio.wait_for(asking, 5) == "".join(WORDS)
 
 
+async def test_an_engine_that_starts_anew_is_not_asked_until_it_is_ready(
+    start: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tries are few: those that found it loading would be lost."""
+    only = engine("a", dying(WORDS[:2]))
+    door, readiness = await start(only), Readiness.WARMING
+
+    async def tell() -> Readiness:
+        return readiness
+
+    async with door.post(ask(model="m", stream=True)) as response:
+        only.answer = raising(Rejected(503))
+        monkeypatch.setattr(only, "readiness", tell)
+        fleet = door.app.door and door.app.door.fleet
+        await eventually(lambda: fleet and fleet.shown()[0].state == "warming")
+        readiness, only.answer = Readiness.READY, going_on
+        assert (await response.text()).endswith("[DONE]\n\n")
+    assert len(only.asked) <= 3
+
+
 async def test_an_answer_that_nobody_can_continue_ends_with_an_error_event(start: Two) -> None:
     sick, other = engine("a", dying(WORDS[:2])), engine("b", going_on)
     sick.continues = other.continues = False
@@ -183,6 +203,16 @@ async def test_an_answer_that_nobody_can_continue_ends_with_an_error_event(start
         received = events(await response.text())
     assert received[-1]["error"]["code"] == "engine_error"
     assert other.asked == []
+
+
+async def test_an_answer_that_another_refuses_to_continue_says_how_it_broke_off(start: Two) -> None:
+    refusing = raising(Rejected(400, b'{"error":{"message":"continue_final_message is not known"}}'))
+    sick, other = engine("a", dying(WORDS[:2])), engine("b", refusing)
+    door = await start(sick, other, each={"b": {"weight": 0.001}})
+    async with door.post(ask(model="m", stream=True)) as response:
+        received = events(await response.text())
+    assert (received[-1]["error"]["code"], len(other.asked)) == ("engine_error", 1)
+    assert "continue" not in received[-1]["error"]["message"]
 
 
 async def test_a_hung_engine_is_found_by_the_first_tokens_limit(start: Two) -> None:
@@ -210,6 +240,28 @@ async def test_a_request_is_booked_once_whatever_its_engines_did(start: Two) -> 
         (row,) = (await response.json())["data"]
     assert (row["prompt_tokens"], row["completion_tokens"]) == (told["prompt_tokens"], told["completion_tokens"])
     assert row["requests"] == 1
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["elsewhere", "at the same engine"])
+async def test_who_leaves_an_answer_that_was_gone_on_with_pays_for_all_of_it_once(start: Two, back: bool) -> None:
+    """The engine that began it is gone with its accounts; the other has what was said till then in its prompt."""
+
+    def answer(body: bytes) -> Script:
+        rest = [event(chat_chunk({"content": word})) for word in WORDS[3:]]
+        return Script([*rest, 30.0]) if b"continue_final_message" in body else dying(WORDS[:3])(body)
+
+    engines = [engine(name, answer) for name in ("a" if back else "ab")]
+    for one in engines:
+        one.keeps_accounts = True
+    door, well = await start(*engines, each={"b": {"weight": 0.001}}), engines[-1]
+    async with door.post(ask(model="m", stream=True)) as response:
+        await response.content.readuntil(WORDS[-1].encode())
+        well.accounts[well.asked[-1].headers["x-request-id"]] = Account(7 + 3, 2, 0, ended=True)
+        response.close()
+    await eventually(lambda: well.asked[-1].aborted and door.app.door and not door.app.door.booking.unbooked)
+    async with door.client.get("/admin/v1/usage?by=model") as response:
+        (row,) = (await response.json())["data"]
+    assert (row["prompt_tokens"], row["completion_tokens"], row["estimated"]) == (7, len(WORDS), 0)
 
 
 async def test_people_ask_by_alias_and_are_told_the_model(start: Two) -> None:
