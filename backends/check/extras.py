@@ -14,7 +14,13 @@ _TOOL = {
     "function": {
         "name": "get_weather",
         "description": "Get the weather in a city",
-        "parameters": {"type": "object", "properties": {"city": {"enum": ["Paris", "Tokyo"]}}, "required": ["city"]},
+        "strict": True,
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"enum": ["Paris", "Tokyo"]}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
     },
 }
 _COLOURS = ("red", "green", "blue")

@@ -51,19 +51,19 @@ def _said(asked: dict[str, Any], prompt: str, broken: frozenset[str]) -> tuple[l
     """Pieces of text, one a token, and how they end."""
     limits = [asked.get("max_tokens") if "max_tokens" not in broken else None]
     limits += [asked.get("max_completion_tokens") if "max_completion_tokens" not in broken else None]
-    limit = min(filter(None, limits), default=30)
+    limit = min(filter(None, limits), default=None)
     if asked.get("response_format") and "forms" not in broken:
         return ['{"colour":"blue",', '"is_warm":', '"no"}' if "schemas" in broken else "false}"], "stop"
     if prompt.startswith("1, 2, 3"):
         return [f"{prompt} 10" if "repeats" in broken else " 10", ", 11"], "stop"
     if "東京" in prompt:
         return ["東京", "\N{REPLACEMENT CHARACTER}\N{SUSHI}" if "characters" in broken else "\N{SUSHI}"], "stop"
-    words = [f"word{number}" if number == 0 else f" word{number}" for number in range(limit)]
+    words = [f"word{number}" if number == 0 else f" word{number}" for number in range(limit or 30)]
     if "moods" in broken:
         words[0] = f"word{next(_numbers)}"
     if asked.get("stop") and "stop" not in broken:
         return words[:1], "stop"
-    return words, "length"
+    return words, "length" if limit else "stop"
 
 
 def _steps(

@@ -5,11 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
-import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -19,8 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.external.packages import npm_packages
+
 FOLDER = Path(__file__).parent
-OLDEST_NODE = (20, 12)
 CLIENT_ID = "sekisho"
 CLIENT_SECRET = "a-secret-of-the-tests-alone"
 
@@ -121,7 +117,7 @@ MakeProvider = Callable[..., Awaitable[RealProvider]]
 @pytest.fixture(scope="session")
 def provider_control() -> Iterator[str]:
     """The address at which providers are made."""
-    _install()
+    npm_packages(FOLDER, "the real OpenID provider")
     process = subprocess.Popen(
         ["node", str(FOLDER / "server.mjs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -160,32 +156,3 @@ async def _command(url: str, body: dict[str, Any]) -> Any:
     async with aiohttp.ClientSession() as client, client.post(url, json=body) as response:
         assert response.status == 200, await response.text()
         return await response.json(content_type=None)
-
-
-def _install() -> None:
-    """Several test runs may come here at once; one installs, the others wait for it."""
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        _give_up("Node.js and npm are not installed")
-    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    if tuple(map(int, version.removeprefix("v").split("."))) < OLDEST_NODE:
-        _give_up(f"Node.js is {version}, and older than {OLDEST_NODE[0]}.{OLDEST_NODE[1]}")
-    lock = FOLDER / "package-lock.json"
-    stamp = FOLDER / "node_modules" / ".installed"
-    digest = hashlib.sha256(lock.read_bytes()).hexdigest()
-    with lock.open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            if stamp.read_text() == digest:
-                return
-        done = subprocess.run(
-            ["npm", "ci", "--ignore-scripts"], cwd=FOLDER, capture_output=True, text=True, check=False, timeout=300
-        )
-        if done.returncode:
-            _give_up(f"npm ci failed: {done.stderr.strip()[-500:]}")
-        stamp.write_text(digest)
-
-
-def _give_up(why: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(f"the real OpenID provider cannot run: {why}")
-    pytest.skip(f"the real OpenID provider cannot run: {why}")
