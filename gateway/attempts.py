@@ -74,6 +74,7 @@ class Attempts:
         # What is sent next, and what is changed in the answer to it.
         self._fields: Fields = request.fields
         self._edit: Edit | None = None
+        self._broke: DoorError | None = None  # the answer, first
         self._said = 0  # tokens that are in it already
 
     async def answer(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from backends.base import Account
 from backends.errors import BackendError, Unreachable
 from backends.estimate import PromptEstimates
 from gateway.errors import StoreAway
@@ -180,9 +181,10 @@ class Booking:
         began = time.monotonic()
         while (waited := time.monotonic() - began) < _COUNTING_SECONDS:
             try:
-                if count := await self.account(request.request_id):
-                    return ledger.Used(count.input, count.output, count.cached, failed=known.failed)
-                if waited > _ARRIVING_SECONDS:
+                count = await member.backend.account(request.asked_as)
+                if count is not None and count.ended:
+                    return _with_said_before(request, count, known.failed)
+                if count is None and waited > _ARRIVING_SECONDS:
                     return known if meter.began else ledger.Used(failed=known.failed)
             except Unreachable:
                 break  # and its accounts with it
@@ -222,6 +224,13 @@ def _used(opened: Opened) -> ledger.Used:
     return ledger.Used(
         prompt_tokens, meter.completion_tokens, meter.cached_tokens, estimated, failed=int(request.outcome != "ok")
     )
+
+
+def _with_said_before(request: RequestScope, count: Account, failed: int) -> ledger.Used:
+    """The last engine's count. What the ones before said was a part of its prompt, and is a part of the answer."""
+    before = request.said_before
+    prompt = max(0, count.prompt_tokens - before)
+    return ledger.Used(prompt, count.completion_tokens + before, min(count.cached_tokens, prompt), failed=failed)
 
 
 def _so_far(opened: Opened) -> Usage:

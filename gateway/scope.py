@@ -61,7 +61,7 @@ class Principal:
 class RequestScope:
     """One request on its way through the door."""
 
-    request_id: str  # ours alone, unique; the engine's id for it too
+    request_id: str  # ours alone, unique
     method: str
     path: str
     headers: dict[bytes, bytes]  # names in lower case; a repeated one keeps its last value
@@ -94,6 +94,8 @@ class RequestScope:
     backend: str = ""  # where its turn is
     overflow: str = ""  # why it went on to a higher tier
     tries: int = 0  # backends that were asked, one after another
+    asked_as: str = ""  # its id at the last one
+    said_before: int = 0  # tokens of its answer that came from the ones before, and are in the prompt of the last one
     admitted_ms: int = 0  # server time at which a turn was given; 0 = none
     queued_seconds: float = 0.0
     read: float = 0.0  # monotonic seconds at which the body had arrived

@@ -256,7 +256,9 @@ async def test_who_leaves_an_answer_that_was_gone_on_with_pays_for_all_of_it_onc
     door, well = await start(*engines, each={"b": {"weight": 0.001}}), engines[-1]
     async with door.post(ask(model="m", stream=True)) as response:
         await response.content.readuntil(WORDS[-1].encode())
-        well.accounts[well.asked[-1].headers["x-request-id"]] = Account(7 + 3, 2, 0, ended=True)
+        ids = [asked.headers["x-request-id"] for asked in well.asked]
+        assert len(set(ids)) == len(ids)
+        well.accounts[ids[-1]] = Account(7 + 3, 2, 0, ended=True)
         response.close()
     await eventually(lambda: well.asked[-1].aborted and door.app.door and not door.app.door.booking.unbooked)
     async with door.client.get("/admin/v1/usage?by=model") as response:
