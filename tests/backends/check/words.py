@@ -62,8 +62,8 @@ def _said(asked: dict[str, Any], prompt: str, broken: frozenset[str]) -> tuple[l
     if "moods" in broken:
         words[0] = f"word{next(_numbers)}"
     if asked.get("stop") and "stop" not in broken:
-        return words[:1], "stop"
-    return words, "length" if limit else "stop"
+        return words if "stop is kept" in broken else words[:1], "stop"
+    return words, "length" if limit and "reasons" not in broken else "stop"
 
 
 def _steps(
@@ -72,6 +72,8 @@ def _steps(
     chat = "messages" in asked
     pause = 0.02 if asked.get("messages", [{}])[-1].get("content") == ENDLESS else 0.0
     steps: list[bytes | float | BackendError] = []
+    if "stumbles" in broken:
+        steps.append(event({"error": {"message": "out of memory", "code": 500}}))
     if "lumps" in broken:
         text = ["".join(text)]
     for index in range(1 if "n" in broken else asked.get("n", 1)):
@@ -87,7 +89,8 @@ def _steps(
             continue
         for piece in text:
             said = {"role": "assistant", "content": piece} if chat else piece
-            one = {"token": piece, "logprob": -0.5, "top_logprobs": [{"token": piece, "logprob": -0.5}]}
+            others = [] if "alternatives" in broken else [{"token": piece, "logprob": -0.5}]
+            one = {"token": piece, "logprob": -0.5, "top_logprobs": others}
             probable = {"content": [one]} if asked.get("logprobs") and "logprobs" not in broken else None
             steps += [_choice(index, said, None, probable), pause]
         steps.append(_choice(index, {} if chat else "", reason))
