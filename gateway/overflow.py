@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.routing.fleet import Fleet
 from gateway.scope import RequestScope
-from gateway.store.directory import Actor, Directory
+from gateway.store.directory import Directory, actor_of
 
 
 class Overflow:
@@ -19,13 +19,11 @@ class Overflow:
             return
         if all(other.settings.external for other in self._fleet.serving(request.model)):
             return
-        principal = request.known()
-        via = f"key:{principal.key_id}" if principal.key_id else f"session:{principal.session_id}"
         details = {
             "request": request.request_id,
             "backend": request.backend,
             "data_class": data_class,
             "reason": request.overflow or "no engine inside takes requests",
         }
-        actor = Actor(principal.subject, principal.name, via, request.client)
+        actor = actor_of(request.known(), request.client)
         await self._directory.note(actor, "overflow", request.model, details)

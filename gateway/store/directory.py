@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gateway.errors import Conflict, NotFound
+from gateway.scope import Principal
 from gateway.store.record import AnyRecord, Record, decode, encode
 from gateway.store.records import Entry, Records
 
@@ -26,6 +27,15 @@ class Actor(NamedTuple):
     name: str
     via: str  # key:<id>, session:<id>, cli
     address: str  # the client's, or the machine's name
+
+
+def actor_of(principal: Principal, address: str) -> Actor:
+    via = "token"
+    if principal.key_id:
+        via = f"key:{principal.key_id}"
+    elif principal.session_id:
+        via = f"session:{principal.session_id}"
+    return Actor(principal.subject, principal.name, via, address)
 
 
 class Directory:

@@ -14,7 +14,7 @@ from gateway.errors import BadRequest
 from gateway.identity.administration.forms import Form, read_fields
 from gateway.identity.administration.office import Office
 from gateway.scope import Endpoint, Principal, RequestScope, Role
-from gateway.store.directory import Actor
+from gateway.store.directory import Actor, actor_of
 
 # Room for the longest lists that the forms allow.
 _MOST_BYTES = 1024 * 1024
@@ -85,16 +85,7 @@ class Operation:
 def _asked(door: Door, request: RequestScope) -> Asked:
     principal = request.known()
     office = Office(door.directory, door.key_ring, door.sessions)
-    return Asked(office, _actor(principal, request.client), principal, request.path_value, door)
-
-
-def _actor(principal: Principal, address: str) -> Actor:
-    via = "token"
-    if principal.key_id:
-        via = f"key:{principal.key_id}"
-    elif principal.session_id:
-        via = f"session:{principal.session_id}"
-    return Actor(principal.subject, principal.name, via, address)
+    return Asked(office, actor_of(principal, request.client), principal, request.path_value, door)
 
 
 def _wants_csv(request: RequestScope, query: Form) -> bool:
