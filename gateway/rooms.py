@@ -80,7 +80,7 @@ class Rooms:
         """As many as it takes, or as few as keep everybody at the target speed; of one that recovers a part of it."""
         if share is None:
             return 0
-        most = member.capacity
+        most = min(member.capacity, member.load.slots or member.capacity)
         by_speed = speed.capacity_for(self._target) if speed and self._target else None
         if by_speed is not None:
             most = min(most, by_speed)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from backends.fake import FakeBackend, chat_script
 from gateway.quotas.policy import Policy
 from tests.gateway.conftest import RunningDoor, StartDoor, ask, error_of, eventually
 from tests.gateway.test_disconnect import usage
@@ -71,3 +72,20 @@ async def test_a_door_that_was_not_told_to_share_lets_nobody_in(
     async with door.post(ask()) as response:
         await error_of(response, 503, "store_unavailable")
     server.thaw()
+
+
+async def test_its_share_of_the_engine_is_used_and_no_more(start_door: StartDoor, server: Server) -> None:
+    slow = FakeBackend(lambda body: chat_script(("a",) * 3, gap=0.3))
+    door = await start_door(slow, redis_url=server.url, redis_away="local_share", replicas=2, max_concurrency=4)
+    await asyncio.sleep(door.settings.key_cache_seconds)
+    async with door.post(ask()) as response:
+        assert response.status == 200
+    server.freeze()
+    statuses = await asyncio.gather(*(status_of(door) for _ in range(3)))
+    server.thaw()
+    assert sorted(statuses) == [200, 200, 429]
+
+
+async def status_of(door: RunningDoor) -> int:
+    async with door.post(ask()) as response:
+        return response.status

@@ -45,6 +45,17 @@ async def test_the_queue_knows_the_engines_cache_and_how_many_keep_the_target_sp
     await eventually(lambda: permits.rooms["fake"].capacity == 9, seconds=5)
 
 
+class FewSlots(FakeBackend):
+    async def load(self) -> Load:
+        return Load(slots=3)
+
+
+async def test_no_more_run_than_the_engine_has_slots(start_door: StartDoor) -> None:
+    door = (await start_door(FewSlots(), max_concurrency=64)).app.door
+    assert door is not None
+    await eventually(lambda: door.lines.line("fake").rooms["fake"].capacity == 3)
+
+
 async def test_an_answer_says_how_long_it_waited(start_door: StartDoor) -> None:
     door = await start_door(FakeBackend(lambda body: chat_script(("a",) * 5, gap=0.03)), max_concurrency=1)
     async with door.post(ask(stream=True)) as first:
