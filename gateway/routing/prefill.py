@@ -2,7 +2,8 @@
 
 It takes about `per_token * uncached prompt tokens + each * (running + 1)` seconds: what is computed of the prompt, and
 a share of the engine's step for every request that runs, this one included. The two are fitted by least squares over
-the last few dozen answers.
+the last few dozen answers. Until these tell the two apart, their ratio is as believed at first, their size as measured:
+else engines of one kind would differ by how many answers each has given.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class PrefillSpeed:
     def _fit(self) -> None:
         """Both at least what they must be; where one would be less, the other alone is fitted."""
         xx, rr, xr = self._xx + _PRIOR_TOKENS**2, self._rr + 1, self._xr
-        xy = self._xy + _PRIOR_TOKENS**2 * _PRIOR_PER_TOKEN
-        ry = self._ry + max(_PRIOR_EACH, self.least_each)
+        scale = self._scale()
+        xy = self._xy + _PRIOR_TOKENS**2 * _PRIOR_PER_TOKEN * scale
+        ry = self._ry + max(_PRIOR_EACH * scale, self.least_each)
         determinant = xx * rr - xr * xr
         self.each = (xx * ry - xr * xy) / determinant
         self.per_token = (rr * xy - xr * ry) / determinant
@@ -63,3 +65,9 @@ class PrefillSpeed:
         elif self.per_token < _LEAST:
             self.each = max((ry - _LEAST * xr) / rr, self.least_each)
         self.per_token = max(self.per_token, _LEAST)
+
+    def _scale(self) -> float:
+        """How many times slower than was believed it is as a whole, which the first answer tells already."""
+        per_token, each = _PRIOR_PER_TOKEN, _PRIOR_EACH
+        believed = per_token**2 * self._xx + 2 * per_token * each * self._xr + each**2 * self._rr
+        return (per_token * self._xy + each * self._ry + each**2) / (believed + each**2)

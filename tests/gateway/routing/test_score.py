@@ -34,6 +34,13 @@ def test_it_follows_an_engine_that_becomes_slower() -> None:
     assert speed.seconds(1000) == pytest.approx(1.0, rel=0.1)
 
 
+def test_a_few_answers_tell_that_an_engine_is_far_slower_than_was_thought() -> None:
+    speed = PrefillSpeed()
+    for _ in range(3):
+        speed.learn(500, 0, 10.0)
+    assert speed.seconds(500) == pytest.approx(10.0, rel=0.2)
+
+
 def test_answers_that_are_all_alike_are_foretold_as_they_were() -> None:
     speed = PrefillSpeed()
     for _ in range(100):

@@ -172,3 +172,20 @@ def test_one_hot_instruction_alone_does_not_overload_the_engine_that_has_it_warm
     print(f"{ours=} {least=}")
     assert max(ours.served.values()) < 0.4 * len(load)
     assert ours.seconds < 1.5 * least.seconds
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_on_slow_engines_warm_prefixes_are_found_from_the_first_requests_on(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred times slower than is believed of an engine that is not known, short prompts, a hundred requests."""
+    changes = {"PER_TOKEN": 0.01, "EACH": 0.05, "INSTRUCTION_BYTES": 2000, "DOCUMENT_BYTES": 300}
+    for name, value in changes.items():
+        monkeypatch.setattr(f"{__name__}.{name}", value)
+    load = prompts(8, 100, random.Random(seed))
+    links = 3 * len(load[0].links) + 10
+    ours = simulate(InSeconds(random.Random(seed), 1536), load, 0.4, random.Random(seed), links)
+    least = simulate(LeastLoaded(random.Random(seed)), load, 0.4, random.Random(seed), links)
+    print(f"{ours=} {least=}")
+    assert ours.cached > 1.4 * least.cached
+    assert ours.seconds < 0.85 * least.seconds
