@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -236,6 +237,9 @@ async def test_a_request_is_booked_once_whatever_its_engines_did(start: Two) -> 
     door = await start(sick, well, each={"b": {"weight": 0.001}})
     async with door.post(ask(model="m", stream=True, stream_options={"include_usage": True})) as response:
         told = events(await response.text())[-2]["usage"]
+    booking = door.app.door and door.app.door.booking
+    assert booking is not None
+    await eventually(lambda: not booking.open and not booking.unbooked)
     async with door.client.get("/admin/v1/usage?by=model") as response:
         (row,) = (await response.json())["data"]
     assert (row["prompt_tokens"], row["completion_tokens"]) == (told["prompt_tokens"], told["completion_tokens"])
@@ -394,8 +398,15 @@ async def test_engines_come_and_go_with_the_settings_file_and_a_bad_one_changes_
         await eventually(lambda: set(fleet.members) == {"c"}, seconds=5)
 
 
+class Closing(FakeBackend):
+    closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
 async def test_an_engine_that_is_removed_finishes_what_it_has_begun(start: Two) -> None:
-    leaving, staying = engine("a", lambda body: chat_script(WORDS, gap=0.1)), engine("b", going_on)
+    leaving, staying = Closing(lambda body: chat_script(WORDS, gap=0.1), ("m",), "a"), engine("b", going_on)
     door = await start(leaving, staying, each={"b": {"weight": 0.001}})
     asking = asyncio.create_task(text_of(door))
     await eventually(lambda: leaving.asked)
@@ -404,7 +415,9 @@ async def test_an_engine_that_is_removed_finishes_what_it_has_begun(start: Two) 
     await fleet.apply([one for one in door.settings.engines if one.name == "b"], {})
     assert await text_of(door) == "".join(WORDS)
     assert len(staying.asked) == 1
+    assert not leaving.closed
     assert await asking == "".join(WORDS)
+    await eventually(lambda: leaving.closed)
 
 
 async def test_who_waits_for_an_engine_that_is_removed_goes_to_another(start: Two) -> None:
@@ -421,6 +434,22 @@ async def test_who_waits_for_an_engine_that_is_removed_goes_to_another(start: Tw
     assert await asyncio.wait_for(waiting, 5) == "".join(WORDS)
     assert len(staying.asked) == 1
     assert await running == "".join(WORDS)
+
+
+async def test_an_engine_that_has_come_back_is_given_a_growing_part_of_its_capacity(start: Two) -> None:
+    well, sick = engine("a", going_on), engine("b", going_on)
+    door = await start(well, sick, max_concurrency=50)
+    assert door.app.door is not None
+    rooms = door.app.door.lines.line("a")
+    await eventually(lambda: {name: room.capacity for name, room in rooms.rooms.items()} == {"a": 50, "b": 50})
+    sick.is_ready = False
+    health, now = door.app.door.fleet.members["b"].health, time.monotonic()
+    health.observe_failure(Unreachable("gone"), "1", now)
+    door.app.door.fleet.heard("b")
+    await eventually(lambda: rooms.rooms["b"].capacity == 0)
+    sick.is_ready = True
+    await eventually(lambda: 5 <= rooms.rooms["b"].capacity <= 15, seconds=5)
+    assert rooms.rooms["a"].capacity == 50
 
 
 # How they are --------------------------------------------------------------------------------------------------------
