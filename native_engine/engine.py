@@ -16,7 +16,7 @@ from native_engine.batch import ScheduledBatch
 from native_engine.block_manager import BlockManager
 from native_engine.config import EngineConfig
 from native_engine.histogram import Histogram
-from native_engine.request import FinishReason, Sequence
+from native_engine.request import FinishReason, Logprobs, Sequence
 from native_engine.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class SequenceOutput:
     finish_reason: FinishReason | None
     num_prompt_tokens: int
     num_cached_tokens: int
+    logprobs: Logprobs | None = None  # of the new token
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ def _output(sequence: Sequence) -> SequenceOutput:
         sequence.finish_reason,
         sequence.num_prompt_tokens,
         sequence.num_cached_tokens,
+        sequence.logprobs,
     )
 
 

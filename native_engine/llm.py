@@ -122,7 +122,7 @@ def _run(
     while engine.scheduler.has_work:
         for output in engine.step():
             choice = choices[output.request_id]
-            texts[output.request_id] += choice.take(output)
+            texts[output.request_id] += choice.take(output).text
             if choice.finish_reason is not None:
                 engine.abort(output.request_id)  # ends the one that met a stop string; others have ended by themselves
                 on_end()

@@ -7,8 +7,10 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 SEED_BITS = 64
+MAX_LOGPROBS = 20
 
 
 class Status(enum.Enum):
@@ -25,9 +27,19 @@ class FinishReason(enum.Enum):
     ERROR = "error"
 
 
+class Logprobs(NamedTuple):
+    """Natural logarithms of what the model itself said, before temperature and limits; `top` is (token, logprob)s."""
+
+    chosen: float
+    top: tuple[tuple[int, float], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How the next token is chosen and when to end. `stop` strings are matched on text, outside the step loop."""
+    """How the next token is chosen and when to end. `stop` strings are matched on text, outside the step loop.
+
+    `logprobs` is the number of alternatives told with each token; None tells nothing, not even the token's own.
+    """
 
     max_tokens: int | None = None
     min_tokens: int = 0
@@ -39,6 +51,7 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _require(self.max_tokens is None or self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
@@ -52,6 +65,7 @@ class SamplingParams:
         _require(self.seed is None or _is_seed(self.seed), "seed", self.seed, f"an integer of {SEED_BITS} bits")
         _require(all(self.stop), "stop", self.stop, "strings that are not empty")
         _require(all(token >= 0 for token in self.stop_token_ids), "stop_token_ids", self.stop_token_ids, "token ids")
+        _require(0 <= (self.logprobs or 0) <= MAX_LOGPROBS, "logprobs", self.logprobs, f"0 to {MAX_LOGPROBS}")
 
     @property
     def is_greedy(self) -> bool:
@@ -82,6 +96,7 @@ class Sequence:
         "cache_salt",
         "eos_token_ids",
         "finish_reason",
+        "logprobs",
         "max_total_tokens",
         "num_cached_tokens",
         "num_computed_tokens",
@@ -122,6 +137,7 @@ class Sequence:
         self.block_hashes: list[bytes] = []  # of each full block so far; survives preemption, so each is made once
         self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission
         self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids
+        self.logprobs: Logprobs | None = None  # of the newest token, where params ask for them
         self.rng: object | None = None  # belongs to the sampler; stays with the request through preemption
 
     @property

@@ -32,6 +32,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     text: str
     finish_reason: str
+    logprobs: dict[str, Any] | None = None
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
@@ -51,16 +52,29 @@ def usage_dict(usage: Usage) -> dict[str, Any]:
 
 
 def chat_chunk(
-    head: Head, index: int = 0, *, role: str | None = None, content: str | None = None, finish_reason: str | None = None
+    head: Head,
+    index: int = 0,
+    *,
+    role: str | None = None,
+    content: str | None = None,
+    logprobs: dict[str, Any] | None = None,
+    finish_reason: str | None = None,
 ) -> bytes:
     """One streamed piece of a chat answer: the first carries the role, the last only the finish reason."""
     delta = {name: value for name, value in (("role", role), ("content", content)) if value is not None}
-    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return _encode(_object(head, "chat.completion.chunk", [choice]))
 
 
-def completion_chunk(head: Head, index: int = 0, *, text: str = "", finish_reason: str | None = None) -> bytes:
-    choice = {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
+def completion_chunk(
+    head: Head,
+    index: int = 0,
+    *,
+    text: str = "",
+    logprobs: dict[str, Any] | None = None,
+    finish_reason: str | None = None,
+) -> bytes:
+    choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
     return _encode(_object(head, "text_completion", [choice]))
 
 
@@ -78,7 +92,7 @@ def chat_completion(head: Head, choices: Sequence[Choice], usage: Usage) -> byte
         {
             "index": index,
             "message": {"role": "assistant", "content": choice.text, "refusal": None},
-            "logprobs": None,
+            "logprobs": choice.logprobs,
             "finish_reason": choice.finish_reason,
         }
         for index, choice in enumerate(choices)
@@ -88,7 +102,7 @@ def chat_completion(head: Head, choices: Sequence[Choice], usage: Usage) -> byte
 
 def completion(head: Head, choices: Sequence[Choice], usage: Usage) -> bytes:
     made = [
-        {"index": index, "text": choice.text, "logprobs": None, "finish_reason": choice.finish_reason}
+        {"index": index, "text": choice.text, "logprobs": choice.logprobs, "finish_reason": choice.finish_reason}
         for index, choice in enumerate(choices)
     ]
     return _encode({**_object(head, "text_completion", made), "usage": usage_dict(usage)})

@@ -158,6 +158,11 @@ class ChatRequest(Sampling, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """`max_completion_tokens` is the newer name and wins."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
+    @property
+    def num_logprobs(self) -> int | None:
+        """Alternatives to tell with each token; None where no probabilities are asked for."""
+        return self.top_logprobs or 0 if self.logprobs else None
+
 
 class CompletionRequest(Sampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
     prompt: str | Annotated[list[str | Count | list[Count]], Meta(min_length=1)]
@@ -168,6 +173,11 @@ class CompletionRequest(Sampling, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def output_limit(self) -> int | None:
         return self.max_tokens
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """Here 0 asks for the chosen token's own."""
+        return self.logprobs
 
     @property
     def prompts(self) -> list[str | list[int]]:

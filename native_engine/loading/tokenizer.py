@@ -30,6 +30,7 @@ class Tokenizer:
         self.vocab_size = backend.get_vocab_size(with_added_tokens=True)
         added = backend.get_added_tokens_decoder()
         self._added = {number: b"" if each.special else each.content.encode() for number, each in added.items()}
+        self._special = {number: each.content.encode() for number, each in added.items() if each.special}
         self.special_texts = frozenset(each.content for each in added.values() if each.special)
         self._bytes: dict[int, bytes] = {}
 
@@ -47,6 +48,10 @@ class Tokenizer:
         if known is None:
             known = self._bytes[token_id] = self._make_bytes(token_id)
         return known
+
+    def spelling(self, token_id: int) -> bytes:
+        """As `id_to_bytes`, but of a special token its name: what people want to read of a single token."""
+        return self._special.get(token_id) or self.id_to_bytes(token_id)
 
     def _make_bytes(self, token_id: int) -> bytes:
         if token_id in self._added:

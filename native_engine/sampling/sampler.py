@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from native_engine.request import SamplingParams, Sequence
+from native_engine.request import Logprobs, SamplingParams, Sequence
 
 NOT_FINITE = -1
 HEAD_SIZES = (256, 4096)  # sorting all takes milliseconds; what top_p lets through nearly always lies in the first few
@@ -21,7 +21,12 @@ class Sampler:
 
     def sample(self, logits: torch.Tensor, greedy: list[int], sequences: list[Sequence]) -> list[int]:
         """logits [rows, vocabulary] and their argmax; -1 marks a row that was not finite, and is passed on."""
-        return [self._choose(logits[row], best, sequences[row]) for row, best in enumerate(greedy)]
+        tokens = [self._choose(logits[row], best, sequences[row]) for row, best in enumerate(greedy)]
+        for row, token in enumerate(tokens):
+            count = sequences[row].params.logprobs
+            if count is not None and token != NOT_FINITE:
+                sequences[row].logprobs = logprobs_of(logits[row], token, count)
+        return tokens
 
     def _choose(self, logits: torch.Tensor, best: int, sequence: Sequence) -> int:
         params = sequence.params
@@ -42,6 +47,13 @@ class Sampler:
             own = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(seed % 2**64)
             sequence.rng = np.random.Generator(np.random.Philox(own))
         return float(cast(np.random.Generator, sequence.rng).random())
+
+
+def logprobs_of(logits: torch.Tensor, token: int, count: int) -> Logprobs:
+    """Of the chosen token and of the `count` likeliest ones, best first."""
+    logprobs = torch.log_softmax(logits.float(), -1)
+    values, tokens = torch.topk(logprobs, min(count, len(logprobs)))
+    return Logprobs(float(logprobs[token]), tuple(zip(tokens.tolist(), values.tolist(), strict=True)))
 
 
 def draw(logits: torch.Tensor, params: SamplingParams, uniform: float) -> int:

@@ -12,6 +12,8 @@ from backends.wire.responses import Head
 from native_engine.server.dialects import ChunkWriter, Dialect
 from native_engine.server.generation import Generation, Piece
 from native_engine.server.http import HttpError, Receive, Send, send_whole, unavailable
+from native_engine.server.logprobs import Spelling
+from native_engine.text.logprobs import TokenLogprobs
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -33,11 +35,13 @@ def cancelled_when_gone(receive: Receive, generation: Generation) -> Iterator[No
         generation.cancel()
 
 
-async def send_collected(send: Send, generation: Generation, dialect: Dialect, head: Head) -> None:
+async def send_collected(send: Send, generation: Generation, dialect: Dialect, head: Head, spelling: Spelling) -> None:
     texts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
+    logprobs: dict[int, list[TokenLogprobs]] = {choice.index: [] for choice in generation.choices}
     while True:
         for piece in await generation.next():
             texts[piece.choice.index].append(piece.text)
+            logprobs[piece.choice.index] += piece.logprobs
         if generation.done:
             break
     if generation.cancelled:
@@ -46,15 +50,22 @@ async def send_collected(send: Send, generation: Generation, dialect: Dialect, h
     if failed is not None:
         raise _failure(failed)
     finished = [
-        FinishedChoice("".join(texts[choice.index]), choice.finish_reason or "stop") for choice in generation.choices
+        FinishedChoice(
+            "".join(texts[choice.index]),
+            choice.finish_reason or "stop",
+            dialect.logprobs(logprobs[choice.index], spelling) if choice.tells_logprobs else None,
+        )
+        for choice in generation.choices
     ]
     await send_whole(send, 200, dialect.whole(head, finished, generation.usage))
 
 
-async def send_stream(send: Send, generation: Generation, dialect: Dialect, head: Head, *, include_usage: bool) -> None:
+async def send_stream(
+    send: Send, generation: Generation, dialect: Dialect, head: Head, spelling: Spelling, *, include_usage: bool
+) -> None:
     """The status waits for the first output, so that a request that fails before it has an error status."""
     writers = {
-        choice.index: ChunkWriter(dialect, head, choice.index, null_usage=include_usage)
+        choice.index: ChunkWriter(dialect, head, choice.index, spelling, null_usage=include_usage)
         for choice in generation.choices
     }
     begun = False
@@ -82,9 +93,9 @@ async def send_stream(send: Send, generation: Generation, dialect: Dialect, head
 
 def _events(pieces: list[Piece], writers: dict[int, ChunkWriter]) -> bytes:
     events = []
-    for choice, text, reason in pieces:
+    for choice, text, logprobs, reason in pieces:
         writer = writers[choice.index]
-        events.append(writer.text(text))
+        events.append(writer.text(text, logprobs))
         if reason is not None and reason not in _FAILED:
             events.append(writer.closing(reason))
     return b"".join(events)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from backends.wire import responses, sse
 from backends.wire.responses import Choice as FinishedChoice
 from backends.wire.responses import Head, Usage
+from native_engine.server.logprobs import Spelling, chat_logprobs, completion_logprobs
+from native_engine.text.logprobs import TokenLogprobs
 
 _encode_text = msgspec.json.Encoder().encode
 _SEAM = "seam"
@@ -23,7 +26,8 @@ class Dialect:
     id_prefix: str
     field: str
     opening: Callable[[Head, int], bytes | None]
-    text: Callable[[Head, int, str], bytes]
+    text: Callable[[Head, int, str, dict[str, Any] | None], bytes]
+    logprobs: Callable[[Sequence[TokenLogprobs], Spelling], dict[str, Any]]
     closing: Callable[[Head, int, str], bytes]
     usage: Callable[[Head, Usage], bytes]
     whole: Callable[[Head, Sequence[FinishedChoice], Usage], bytes]
@@ -33,7 +37,8 @@ CHAT = Dialect(
     id_prefix="chatcmpl-",
     field="messages",
     opening=lambda head, index: responses.chat_chunk(head, index, role="assistant", content=""),
-    text=lambda head, index, text: responses.chat_chunk(head, index, content=text),
+    text=lambda head, index, text, logprobs: responses.chat_chunk(head, index, content=text, logprobs=logprobs),
+    logprobs=chat_logprobs,
     closing=lambda head, index, reason: responses.chat_chunk(head, index, finish_reason=reason),
     usage=responses.chat_usage_chunk,
     whole=responses.chat_completion,
@@ -42,7 +47,8 @@ COMPLETION = Dialect(
     id_prefix="cmpl-",
     field="prompt",
     opening=lambda head, index: None,
-    text=lambda head, index, text: responses.completion_chunk(head, index, text=text),
+    text=lambda head, index, text, logprobs: responses.completion_chunk(head, index, text=text, logprobs=logprobs),
+    logprobs=completion_logprobs,
     closing=lambda head, index, reason: responses.completion_chunk(head, index, finish_reason=reason),
     usage=responses.completion_usage_chunk,
     whole=responses.completion,
@@ -52,18 +58,22 @@ COMPLETION = Dialect(
 class ChunkWriter:
     """The events of one choice. Only the text itself is encoded for each token; all around it is made once."""
 
-    __slots__ = ("_after", "_before", "_dialect", "_head", "_index", "_null_usage", "_opening")
+    __slots__ = ("_after", "_before", "_dialect", "_head", "_index", "_null_usage", "_opening", "_spelling")
 
-    def __init__(self, dialect: Dialect, head: Head, index: int, *, null_usage: bool) -> None:
+    def __init__(self, dialect: Dialect, head: Head, index: int, spelling: Spelling, *, null_usage: bool) -> None:
         """`null_usage`: a client that asked for usage sees the field, empty, in every chunk before the last."""
         self._dialect, self._head, self._index, self._null_usage = dialect, head, index, null_usage
+        self._spelling = spelling
         opening = dialect.opening(head, index)
         self._opening = b"" if opening is None else self._event(opening)
         # Split at the last occurrence: a model or request may be called "seam" too, and stands before the choices.
-        self._before, _, self._after = self._event(dialect.text(head, index, _SEAM)).rpartition(_QUOTED_SEAM)
+        self._before, _, self._after = self._event(dialect.text(head, index, _SEAM, None)).rpartition(_QUOTED_SEAM)
 
-    def text(self, text: str) -> bytes:
+    def text(self, text: str, logprobs: Sequence[TokenLogprobs] = ()) -> bytes:
         opening, self._opening = self._opening, b""
+        if logprobs:
+            told = self._dialect.logprobs(logprobs, self._spelling)
+            return opening + self._event(self._dialect.text(self._head, self._index, text, told))
         return b"".join((opening, self._before, _encode_text(text), self._after)) if text else opening
 
     def closing(self, reason: str) -> bytes:

@@ -13,6 +13,7 @@ from native_engine.request import Sequence
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 from native_engine.text.choice import Choice
+from native_engine.text.logprobs import TokenLogprobs
 
 
 class Piece(NamedTuple):
@@ -20,6 +21,7 @@ class Piece(NamedTuple):
 
     choice: Choice
     text: str
+    logprobs: list[TokenLogprobs]
     finish_reason: str | None
 
 
@@ -111,10 +113,10 @@ class Generation:
         choice = self._open[output.request_id]
         if output.new_token_ids:
             self._observe(choice)
-        text = choice.take(output)
+        taken = choice.take(output)
         if choice.finish_reason is not None:
             self._close(choice, still_running=output.finish_reason is None)
-        self._pending.append(Piece(choice, text, choice.finish_reason))
+        self._pending.append(Piece(choice, *taken, choice.finish_reason))
         self._wake()
 
     def _close(self, choice: Choice, *, still_running: bool) -> None:

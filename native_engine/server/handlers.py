@@ -12,7 +12,7 @@ import msgspec
 from backends.wire import requests, responses
 from backends.wire.errors import InvalidRequest
 from backends.wire.responses import Head, ModelEntry
-from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampling
+from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.engine import EngineStopped
 from native_engine.request import SamplingParams, Sequence
 from native_engine.server import answers, metrics
@@ -35,7 +35,7 @@ async def chat(service: Service, scope: Scope, receive: Receive, send: Send) -> 
     _check_model(service, request.model)
     refuse_unsupported_chat(request)
     prompts = [await chat_prompt(service, request)]
-    await _answer(service, scope, receive, send, CHAT, request, request.output_limit, prompts, arrived)
+    await _answer(service, scope, receive, send, CHAT, request, prompts, arrived)
 
 
 async def completions(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,7 +44,7 @@ async def completions(service: Service, scope: Scope, receive: Receive, send: Se
     _check_model(service, request.model)
     refuse_unsupported_completion(request)
     prompts = await completion_prompts(service, request)
-    await _answer(service, scope, receive, send, COMPLETION, request, request.output_limit, prompts, arrived)
+    await _answer(service, scope, receive, send, COMPLETION, request, prompts, arrived)
 
 
 async def models(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,15 +105,14 @@ async def _answer(
     receive: Receive,
     send: Send,
     dialect: Dialect,
-    request: Sampling,
-    output_limit: int | None,
+    request: ChatRequest | CompletionRequest,
     prompts: list[list[int]],
     arrived: float,
 ) -> None:
     answers_each = request.n or 1
     if answers_each * len(prompts) > MAX_ANSWERS:
         raise InvalidRequest(f"A request may ask for {MAX_ANSWERS} answers at most, n x prompts.", "n", "invalid_value")
-    parameters = [sampling_params(request, output_limit, len(each), service, dialect.field) for each in prompts]
+    parameters = [sampling_params(request, len(each), service, dialect.field) for each in prompts]
     request_id = _request_id(scope)
     sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each))
     choices = [
@@ -122,13 +121,14 @@ async def _answer(
     ]
     generation = Generation(service.delivery, service.metrics, choices, arrived, answers_each)
     _start(generation, sequences)
+    spelling = service.tokenizer.spelling
     head = Head(dialect.id_prefix + request_id, int(time.time()), request.model)
     with service.accounts.kept(request_id, generation), answers.cancelled_when_gone(receive, generation):
         if request.stream:
             usage = request.includes_usage
-            await answers.send_stream(send, generation, dialect, head, include_usage=usage)
+            await answers.send_stream(send, generation, dialect, head, spelling, include_usage=usage)
         else:
-            await answers.send_collected(send, generation, dialect, head)
+            await answers.send_collected(send, generation, dialect, head, spelling)
 
 
 def _start(generation: Generation, sequences: list[Sequence]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from backends.wire.errors import InvalidRequest
 from backends.wire.requests import text_of
-from backends.wire.schema import ChatRequest, CompletionRequest, Message, Sampling
+from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.loading.chat_prompt import encode_chat
 from native_engine.loading.chat_template import TemplateRefused
 from native_engine.request import SamplingParams
@@ -88,9 +88,10 @@ def template_message(message: Message, where: str) -> dict[str, Any]:
 
 
 def sampling_params(
-    request: Sampling, output_limit: int | None, num_prompt_tokens: int, service: Service, field: str
+    request: ChatRequest | CompletionRequest, num_prompt_tokens: int, service: Service, field: str
 ) -> SamplingParams:
     """Without a limit of its own an answer may fill what the context still holds."""
+    output_limit = request.output_limit
     room = _room(output_limit, num_prompt_tokens, service.info.max_model_len, field)
     _check_ids(service, request.stop_token_ids or [], "stop_token_ids")
     try:
@@ -105,6 +106,7 @@ def sampling_params(
             stop=request.stops,
             stop_token_ids=frozenset(request.stop_token_ids or ()),
             ignore_eos=bool(request.ignore_eos),
+            logprobs=request.num_logprobs,
         )
     except ValueError as fault:
         message = str(fault)

@@ -33,8 +33,6 @@ _COMMON: dict[str, _Harmless] = {
     "echo": _falsy,
 }
 _CHAT: dict[str, _Harmless] = {
-    "logprobs": _falsy,
-    "top_logprobs": _falsy,
     "response_format": lambda value: value.type == "text",
     "tools": _falsy,
     "functions": _falsy,
@@ -48,7 +46,6 @@ _CHAT: dict[str, _Harmless] = {
     "web_search_options": lambda value: False,
 }
 _COMPLETION: dict[str, _Harmless] = {
-    "logprobs": lambda value: False,  # here 0 asks for the sampled token's own
     "suffix": _falsy,
 }
 

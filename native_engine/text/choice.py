@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from native_engine.engine import SequenceOutput
 from native_engine.request import FinishReason, SamplingParams
 from native_engine.text.detokenize import IncrementalText
+from native_engine.text.logprobs import HeldLogprobs, TokenLogprobs
 from native_engine.text.stops import StopMatcher
+
+
+class Taken(NamedTuple):
+    """What may appear now: often nothing."""
+
+    text: str
+    logprobs: list[TokenLogprobs]
 
 
 class Choice:
     """`finish_reason` stays None until the text has its last piece; "abort" and "error" are no official reasons."""
 
     __slots__ = (
+        "_logprobs",
         "_min_tokens",
+        "_read",
         "_stops",
         "_text",
         "finish_reason",
         "index",
         "num_tokens",
         "sequence_id",
+        "tells_logprobs",
     )
 
     def __init__(
@@ -30,16 +42,23 @@ class Choice:
         self.sequence_id = sequence_id
         self.num_tokens = 0
         self.finish_reason: str | None = None
+        self.tells_logprobs = params.logprobs is not None
         self._min_tokens = params.min_tokens
         self._text = IncrementalText(id_to_bytes)
         self._stops = StopMatcher(params.stop)
+        self._logprobs = HeldLogprobs()
+        self._read = 0  # characters, shown or held back
 
-    def take(self, output: SequenceOutput) -> str:
-        """The text that this step lets appear; often none. After a stop string the sequence itself is still running."""
+    def take(self, output: SequenceOutput) -> Taken:
+        """What this step lets appear. After a stop string the sequence itself is still running."""
         token_ids, reason = output.new_token_ids, output.finish_reason
         self.num_tokens += len(token_ids)
         # The token that ended the answer is counted, but it is no part of the text.
-        text = self._text.push(token_ids[:-1] if reason is FinishReason.STOP else token_ids)
+        spoken = token_ids[:-1] if reason is FinishReason.STOP else token_ids
+        if output.logprobs is not None and spoken:
+            self._logprobs.push(TokenLogprobs(spoken[-1], self._read, output.logprobs))
+        text = self._text.push(spoken)
+        self._read += len(text)
         stopped = None
         if self.num_tokens > self._min_tokens:
             text, stopped = self._stops.push(text)
@@ -48,4 +67,4 @@ class Choice:
         elif reason is not None:
             self.finish_reason = reason.value
             text += self._stops.flush()
-        return text
+        return Taken(text, self._logprobs.show(text, ended=reason is not None and stopped is None))

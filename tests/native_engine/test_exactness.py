@@ -16,7 +16,7 @@ from native_engine.loading.tokenizer import load_tokenizer
 from native_engine.loading.weights import Weights, open_weights
 from native_engine.model_runner import NativeRunner, TorchRunner
 from native_engine.quantization.dequantize import dequantize
-from native_engine.request import SamplingParams
+from native_engine.request import SamplingParams, Sequence
 from tests.native_engine.driving import generate, generate_in_traffic, reference_logits
 from tests.native_engine.prompts import PROMPTS
 
@@ -151,3 +151,17 @@ def test_a_seed_gives_one_text_in_any_company(weights: Weights, prompts: list[li
     lonely = [generate(engine, [prompt], params)[0] for prompt in prompts[:6]]
     assert generate_in_traffic(engine, prompts[:6], weights.config.vocab_size, params) == lonely
     assert generate(engine, prompts[:6], replace(params, seed=43)) != lonely
+
+
+def test_log_probabilities_equal_those_of_transformers(
+    weights: Weights, prompts: list[list[int]], transformers_model: LlamaForCausalLM
+) -> None:
+    engine = Engine.create(NativeRunner(EXACT, weights), EXACT)
+    sequence = Sequence("r", prompts[0], SamplingParams(max_tokens=16, temperature=0.7, seed=3, logprobs=5))
+    engine.add(sequence)
+    told = [output.logprobs for _ in range(16) for output in engine.step()]
+    truth = reference_logits(transformers_model, prompts[0], sequence.output_token_ids).log_softmax(-1)
+    for logprobs, token, row in zip(told, sequence.output_token_ids, truth, strict=True):
+        assert logprobs is not None
+        assert logprobs.chosen == pytest.approx(float(row[token]), abs=1e-3)
+        assert [value for _, value in logprobs.top] == pytest.approx(row.topk(5).values.tolist(), abs=1e-3)

@@ -86,6 +86,22 @@ def test_a_row_that_is_not_finite_is_passed_on_and_spoils_no_other() -> None:
     assert Sampler().sample(logits, [NOT_FINITE, 9], sequences) == [NOT_FINITE, 9]
 
 
+@pytest.mark.parametrize("count", [0, 2, 20])
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 1.7])
+def test_log_probabilities_are_the_models_own_whatever_limits_the_choice(count: int, temperature: float) -> None:
+    params = SamplingParams(temperature=temperature, top_k=1, min_tokens=1, max_tokens=2, seed=1, logprobs=count)
+    logits = some_logits()
+    best = int(logits.argmax())
+    sequence = Sequence("r", [1], params, eos_token_ids=frozenset({best}))
+    (token,) = Sampler().sample(logits[None], [best], [sequence])
+    truth = logits.double().log_softmax(-1)
+    assert token != best
+    assert sequence.logprobs is not None
+    assert sequence.logprobs.chosen == pytest.approx(float(truth[token]), abs=1e-5)
+    assert [each for each, _ in sequence.logprobs.top] == truth.topk(count).indices.tolist()
+    assert [value for _, value in sequence.logprobs.top] == pytest.approx(truth.topk(count).values.tolist(), abs=1e-5)
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_end_cannot_be_chosen_before_min_tokens(temperature: float) -> None:
     params = SamplingParams(min_tokens=2, max_tokens=9, temperature=temperature)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from backends.wire.sse import EventParser
 from native_engine.batch import ScheduledBatch
@@ -18,18 +19,22 @@ from native_engine.block_manager import BlockManager
 from native_engine.engine import Engine, EngineLoop
 from native_engine.loading.chat_template import ChatTemplate
 from native_engine.loading.tokenizer import Tokenizer, load_tokenizer
+from native_engine.sampling.sampler import Sampler
 from native_engine.scheduler import Scheduler
 from native_engine.server.app import App
 from native_engine.server.delivery import Delivery
 from native_engine.server.service import ModelInfo, Service
-from tests.native_engine.tiny_model import TEMPLATE, TURN_END, write_gguf
+from tests.native_engine.tiny_model import TEMPLATE, TURN_END, vocabulary, write_gguf
 
 MODEL = "tiny"
 CONTEXT = 256
 
 
 class ScriptedRunner:
-    """Says the script, one token a step, then ends the turn. With `gated` each step waits for `release`."""
+    """Wants to say the script, one token a step, then to end the turn. With `gated` each step waits for `release`.
+
+    Every other token has the logit 0, the wanted one 50: whoever may choose freely chooses it.
+    """
 
     num_blocks = 64
     max_model_len = CONTEXT
@@ -40,6 +45,7 @@ class ScriptedRunner:
         self.gate = threading.Semaphore(0)
         self.gated = False
         self.steps = 0
+        self.sampler = Sampler(seed=0)
 
     def execute(self, batch: ScheduledBatch) -> list[int]:
         if self.gated:
@@ -47,7 +53,11 @@ class ScriptedRunner:
         self.steps += 1
         if self.fail_after is not None and self.steps > self.fail_after:
             raise RuntimeError("the arithmetic failed, as the test wanted")
-        return [self._next(item.sequence.num_output_tokens) for item in batch.items if item.needs_sample]
+        sequences = [item.sequence for item in batch.items if item.needs_sample]
+        wanted = [self._next(sequence.num_output_tokens) for sequence in sequences]
+        logits = torch.zeros(len(wanted), len(vocabulary()))
+        logits[range(len(wanted)), wanted] = 50.0
+        return self.sampler.sample(logits, wanted, sequences)
 
     def _next(self, position: int) -> int:
         return self.script[position] if position < len(self.script) else TURN_END

@@ -198,7 +198,6 @@ async def test_an_explicit_limit_beyond_the_context_is_refused_with_all_numbers(
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("logprobs", True),
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
         ("response_format", {"type": "json_object"}),
         ("presence_penalty", 0.5),

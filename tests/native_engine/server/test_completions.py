@@ -48,7 +48,7 @@ async def test_a_stream_has_text_then_reason_then_done(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "param"),
-    [({"suffix": "x"}, "suffix"), ({"best_of": 3}, "best_of"), ({"echo": True}, "echo"), ({"logprobs": 0}, "logprobs")],
+    [({"suffix": "x"}, "suffix"), ({"best_of": 3}, "best_of"), ({"echo": True}, "echo")],
 )
 async def test_what_the_engine_cannot_do_is_refused_by_name(bench: Bench, fields: dict[str, Any], param: str) -> None:
     answer = await complete(bench, "x", **fields)

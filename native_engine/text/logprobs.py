@@ -1,0 +1,37 @@
+"""Which tokens' probabilities go with which piece of text. Knows no JSON."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from native_engine.request import Logprobs
+
+
+class TokenLogprobs(NamedTuple):
+    """`start`: where the token's text begins in the answer, in characters."""
+
+    token_id: int
+    start: int
+    logprobs: Logprobs
+
+
+class HeldLogprobs:
+    """Told with the first piece of text that a token is in; those of a stop string, like its text, never."""
+
+    __slots__ = ("_held", "_shown")
+
+    def __init__(self) -> None:
+        self._held: deque[TokenLogprobs] = deque()
+        self._shown = 0
+
+    def push(self, token: TokenLogprobs) -> None:
+        self._held.append(token)
+
+    def show(self, text: str, *, ended: bool) -> list[TokenLogprobs]:
+        """`ended`: no text follows, though not by a stop string; then what is held belongs to the text after all."""
+        self._shown += len(text)
+        shown = []
+        while self._held and (ended or self._held[0].start < self._shown):
+            shown.append(self._held.popleft())
+        return shown
