@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import psutil
 
@@ -24,12 +25,30 @@ def num_threads(config: EngineConfig) -> int:
 
 
 def max_model_len(config: EngineConfig, model: ModelConfig) -> int:
-    """Tokens of the longest request. Raises ConfigurationError past what the model was trained for."""
+    """Tokens of the longest request. Raises ConfigurationError past what the model was trained for, and past what this
+    engine computes as the model's authors do."""
     if config.max_model_len is not None and config.max_model_len > model.max_position:
         raise ConfigurationError(
             f"--max-model-len is {config.max_model_len}; {model.name} holds at most {model.max_position} tokens"
         )
-    return config.max_model_len or model.max_position
+    longest = config.max_model_len or model.max_position
+    for limit, habit in _exact_up_to(model):
+        if longest > limit:
+            raise ConfigurationError(
+                f"{model.name} {habit}, which this engine cannot do yet: set --max-model-len to at most {limit} "
+                f"(it is {longest})"
+            )
+    return longest
+
+
+def _exact_up_to(model: ModelConfig) -> Iterator[tuple[int, str]]:
+    """Lengths up to which a model is what this engine computes, and what it does past them."""
+    if model.sliding_window is not None:
+        yield model.sliding_window, f"attends through a sliding window of {model.sliding_window} tokens"
+    scaling = model.rope_scaling or {}
+    if scaling.get("rope_type") == "longrope":
+        original = scaling["original_max_position_embeddings"]
+        yield original, f"has other rotary frequencies (longrope) in texts of more than {original} tokens"
 
 
 def num_cache_blocks(

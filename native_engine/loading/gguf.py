@@ -14,8 +14,9 @@ from gguf import GGUF_MAGIC, GGUFReader, GGUFValueType, ReaderField
 
 from native_engine.loading.errors import ModelError
 from native_engine.loading.model_config import ModelConfig
+from native_engine.loading.rope import Scaling, rope_of_gguf, stretched_length
 
-KNOWN_ARCHITECTURES = ("llama", "qwen2", "qwen3")
+KNOWN_ARCHITECTURES = ("llama", "phi3", "qwen2", "qwen3")
 SUPPORTED_TENSOR_TYPES = frozenset(
     ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 )
@@ -96,6 +97,8 @@ class GGUFModel:
         head_dim = read.integer("attention.key_length", hidden // max(heads, 1))
         if read.integer("rope.dimension_count", head_dim) != head_dim:
             raise ModelError(f"{self.path}: rotary position on a part of each head is not supported.")
+        context_length = read.integer("context_length")
+        scaling = self._rope_scaling(read, context_length)
         return ModelConfig(
             architecture=architecture,
             vocab_size=self._embedding().shape[0],
@@ -107,10 +110,10 @@ class GGUFModel:
             head_dim=head_dim,
             rms_norm_eps=read.number("attention.layer_norm_rms_epsilon"),
             rope_theta=read.number("rope.freq_base", 10000.0),
-            rope_scaling=self._rope_scaling(read),
-            max_position=read.integer("context_length"),
+            rope_scaling=scaling,
+            max_position=stretched_length(scaling, context_length),
+            sliding_window=read.integer("attention.sliding_window", 0) or None,
             tie_embeddings="output.weight" not in self.tensors,
-            attention_bias="blk.0.attn_q.bias" in self.tensors,
             qk_norm="blk.0.attn_q_norm.weight" in self.tensors,
             bos_token_id=self.metadata.get("tokenizer.ggml.bos_token_id"),
             eos_token_ids=self._eos_token_ids(),
@@ -132,15 +135,11 @@ class GGUFModel:
             raise ModelError(f"{self.path}: no token embedding inside; this is not a whole language model.")
         return self.tensors["token_embd.weight"]
 
-    def _rope_scaling(self, read: _Section) -> dict[str, Any] | None:
-        if "rope_freqs.weight" in self.tensors:  # Llama 3 ships the outcome of its scaling, one divisor a frequency
-            return {"rope_type": "freq_factors", "tensor": "model.rope_freqs.weight"}
-        rope_type = read.optional("rope.scaling.type")
-        if rope_type in (None, "none"):
-            return None
-        original = read.optional("rope.scaling.original_context_length")
-        scaling = {"rope_type": rope_type, "factor": read.number("rope.scaling.factor", 1.0)}
-        return scaling if original is None else {**scaling, "original_max_position_embeddings": int(original)}
+    def _rope_scaling(self, read: _Section, context_length: int) -> Scaling | None:
+        try:
+            return rope_of_gguf(read.optional, self.tensors, context_length)
+        except (TypeError, ValueError) as fault:
+            raise ModelError(f"{self.path}: {fault}.") from fault
 
     def _eos_token_ids(self) -> frozenset[int]:
         named = {self.metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")}

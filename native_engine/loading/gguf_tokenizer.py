@@ -12,6 +12,7 @@ from native_engine.loading.gguf import CONTROL_TOKEN
 from native_engine.loading.pretokenizers import PRE_TOKENIZERS, PreTokenizer
 
 USER_DEFINED_TOKEN = 4
+_KEEP_SPACE = ("<unk>", "<s>", "<|endoftext|>")  # among the control tokens of Phi-3
 
 
 def build_tokenizer(source: str, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -101,7 +102,16 @@ def _pair(source: str, merge: str) -> tuple[str, str]:
 def _added(metadata: Mapping[str, Any], kind: int, *, special: bool) -> list[AddedToken]:
     texts, kinds = metadata["tokenizer.ggml.tokens"], metadata.get("tokenizer.ggml.token_type") or []
     chosen = [text for text, each in zip(texts, kinds, strict=False) if each == kind]
-    return [AddedToken(text, special=special, normalized=False) for text in chosen]
+    swallow = special and _swallows_space(metadata)
+    return [
+        AddedToken(text, special=special, normalized=False, rstrip=swallow and text not in _KEEP_SPACE)
+        for text in chosen
+    ]
+
+
+def _swallows_space(metadata: Mapping[str, Any]) -> bool:
+    """Phi-3's control tokens take the white space behind them along; GGUF has no key that says so."""
+    return metadata.get("general.architecture") == "phi3" and metadata["tokenizer.ggml.model"] == "llama"
 
 
 def _add_boundaries(tokenizer: Tokenizer, metadata: Mapping[str, Any], *, bos_by_default: bool) -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from native_engine.loading.errors import ModelError
+from native_engine.loading.rope import rope_of_json, stretched_length
 
-# Hugging Face `model_type` -> our architecture. Mistral without a sliding window is arithmetically a Llama.
-KNOWN_MODEL_TYPES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+# Hugging Face `model_type` -> our architecture. Mistral is arithmetically a Llama with a sliding window.
+KNOWN_MODEL_TYPES = {"llama": "llama", "mistral": "llama", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3"}
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """`head_dim` need not be hidden_size / num_heads. `rope_scaling` has "rope_type" and that type's parameters."""
+    """`head_dim` need not be hidden_size / num_heads. `rope_scaling` has "rope_type" and that type's parameters.
+    `sliding_window`: how many tokens, itself among them, a token sees in the layers that have a window."""
 
     architecture: str
     vocab_size: int
@@ -30,8 +32,8 @@ class ModelConfig:
     rope_theta: float
     rope_scaling: dict[str, Any] | None
     max_position: int
+    sliding_window: int | None
     tie_embeddings: bool
-    attention_bias: bool
     qk_norm: bool
     bos_token_id: int | None
     eos_token_ids: frozenset[int]
@@ -94,7 +96,7 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
     heads = int(raw["num_attention_heads"])
     hidden = int(raw["hidden_size"])
     generation = read_json(folder / "generation_config.json")
-    theta, scaling = _rope(raw)
+    theta, scaling = rope_of_json(raw)
     return ModelConfig(
         architecture=architecture,
         vocab_size=int(raw["vocab_size"]),
@@ -107,9 +109,9 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
         rms_norm_eps=float(raw["rms_norm_eps"]),
         rope_theta=theta,
         rope_scaling=scaling,
-        max_position=int(raw["max_position_embeddings"]),
+        max_position=stretched_length(scaling, int(raw["max_position_embeddings"])),
+        sliding_window=_sliding_window(raw),
         tie_embeddings=bool(raw.get("tie_word_embeddings", False)),
-        attention_bias=bool(raw.get("attention_bias", architecture == "qwen2")),
         qk_norm=architecture == "qwen3",
         bos_token_id=min(token_ids(raw.get("bos_token_id")), default=None),
         eos_token_ids=token_ids(raw.get("eos_token_id")) | token_ids(generation.get("eos_token_id")),
@@ -130,19 +132,29 @@ def _architecture(folder: Path, raw: Mapping[str, Any]) -> str:
         raise ModelError(
             f"{folder}: quantised weights of method {method!r} are not supported; use bf16 or a GGUF file."
         )
-    windowed = raw.get("use_sliding_window") if model_type == "qwen2" else model_type == "mistral"
-    if windowed and raw.get("sliding_window"):
-        raise ModelError(f"{folder}: sliding-window attention is not supported.")
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if (raw.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0) != 1.0:
+        raise ModelError(f"{folder}: rotary position on a part of each head is not supported.")
+    activation = raw.get("hidden_act", "silu")
+    if activation != "silu":
+        raise ModelError(f"{folder}: activation {activation!r} is not supported; known: silu.")
     return KNOWN_MODEL_TYPES[model_type]
 
 
-def _rope(raw: Mapping[str, Any]) -> tuple[float, dict[str, Any] | None]:
-    """Both spellings: `rope_theta` + `rope_scaling`, and `rope_parameters` holding either (transformers 5)."""
-    merged = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
-    theta = float(merged.pop("rope_theta", None) or raw.get("rope_theta") or 10000.0)
-    rope_type = merged.pop("rope_type", None) or merged.pop("type", None) or "default"
-    merged.pop("type", None)
-    return theta, None if rope_type == "default" else {"rope_type": rope_type, **merged}
+def _sliding_window(raw: Mapping[str, Any]) -> int | None:
+    """With the defaults that each family has where its config.json says nothing."""
+    model_type = raw["model_type"]
+    window = raw.get("sliding_window", 4096 if model_type == "mistral" else None)
+    if model_type == "llama" or (model_type in ("qwen2", "qwen3") and not _uses_window(raw)):
+        return None
+    return None if window is None else int(window)
+
+
+def _uses_window(raw: Mapping[str, Any]) -> bool:
+    """Qwen has a switch, and first layers without a window."""
+    layers = raw.get("layer_types")
+    windowed = "sliding_attention" in layers if layers else raw["num_hidden_layers"] > raw.get("max_window_layers", 28)
+    return bool(raw.get("use_sliding_window") and windowed)
 
 
 def _chat_template(folder: Path) -> str | None:

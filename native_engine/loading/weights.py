@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,8 @@ _GGUF_TOP = {
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
     "rope_freqs.weight": "model.rope_freqs.weight",
+    "rope_factors_short.weight": "model.rope_freqs.weight",
+    "rope_factors_long.weight": "model.rope_factors_long.weight",
 }
 _GGUF_LAYER = {
     "attn_norm": "input_layernorm",
@@ -27,6 +29,7 @@ _GGUF_LAYER = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
     "attn_output": "self_attn.o_proj",
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
@@ -34,6 +37,7 @@ _GGUF_LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_GGUF_LAYER_OF = {"phi3": _GGUF_LAYER | {"ffn_up": "mlp.gate_up_proj"}}  # gate and up in one
 _GGUF_LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 
 
@@ -83,19 +87,19 @@ def _open_gguf(path: Path) -> Weights:
     config = model.config()
     readers = {}
     for name, tensor in model.tensors.items():
-        canonical = _canonical_name(name)
+        canonical = _canonical_name(name, _GGUF_LAYER_OF.get(config.architecture, _GGUF_LAYER))
         if canonical is None:
             raise ModelError(f"{path}: tensor {name} does not belong to a {config.architecture} model.")
         readers[canonical] = _gguf_reader(config, canonical, tensor)
     return Weights(path, config, readers)
 
 
-def _canonical_name(name: str) -> str | None:
+def _canonical_name(name: str, parts: Mapping[str, str]) -> str | None:
     match = _GGUF_LAYER_NAME.fullmatch(name)
     if match is None:
         return _GGUF_TOP.get(name)
     layer, part, kind = match.groups()
-    return f"model.layers.{layer}.{_GGUF_LAYER[part]}.{kind}" if part in _GGUF_LAYER else None
+    return f"model.layers.{layer}.{parts[part]}.{kind}" if part in parts else None
 
 
 def _plain(tensor: GGUFTensor | safetensors.SafeTensor) -> Callable[[], RawTensor]:

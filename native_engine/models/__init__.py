@@ -6,7 +6,7 @@ from native_engine.loading.model_config import ModelConfig
 from native_engine.models.llama import Llama
 from native_engine.quantization.weights import WeightLoader
 
-FAMILIES = {"llama": Llama, "qwen2": Llama, "qwen3": Llama}
+FAMILIES = {"llama": Llama, "phi3": Llama, "qwen2": Llama, "qwen3": Llama}
 
 
 def create(config: ModelConfig, loader: WeightLoader, max_model_len: int) -> Llama:

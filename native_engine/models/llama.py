@@ -1,15 +1,18 @@
-"""Llama and its like: SmolLM2, Llama 2 and 3, Mistral, Qwen2 (biases on q, k, v), Qwen3 (norms on q and k).
+"""Llama and its like: SmolLM2, Llama 2 and 3, Mistral, Qwen2 (biases on q, k, v), Qwen3 (norms on q and k), Phi-3
+(matrices joined in the file).
 
 Written once: over tensors it computes at once in plain torch, over buffers it records the native program.
 """
 
 from __future__ import annotations
 
+import torch
+
 from kernels.activation import Activation
 from kernels.attention import attention
 from kernels.attention.cache import LayerCache
 from kernels.embedding import embedding, sampled_rows
-from kernels.linear import linear
+from kernels.linear import PackedWeight, linear
 from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
@@ -25,15 +28,16 @@ class LlamaLayer:
     def __init__(self, config: ModelConfig, loader: WeightLoader, index: int) -> None:
         self.config = config
         prefix = f"model.layers.{index}."
-        qkv = [f"{prefix}self_attn.{part}_proj" for part in "qkv"]
+        qkv = _stored(loader, prefix, "self_attn.qkv_proj", [f"self_attn.{part}_proj" for part in "qkv"])
+        gate_up = _stored(loader, prefix, "mlp.gate_up_proj", ["mlp.gate_proj", "mlp.up_proj"])
+        output, down = [f"{prefix}self_attn.o_proj"], [f"{prefix}mlp.down_proj"]
         self.attention_norm = loader.vector(f"{prefix}input_layernorm.weight")
-        self.qkv = loader.linear(*(f"{name}.weight" for name in qkv))
-        self.qkv_bias = loader.vector(*(f"{name}.bias" for name in qkv)) if loader.has(f"{qkv[0]}.bias") else None
+        self.qkv, self.qkv_bias = _weight_and_bias(loader, qkv)
         self.head_norms = self._head_norms(loader, prefix) if config.qk_norm else None
-        self.output = loader.linear(f"{prefix}self_attn.o_proj.weight")
+        self.output, self.output_bias = _weight_and_bias(loader, output)
         self.mlp_norm = loader.vector(f"{prefix}post_attention_layernorm.weight")
-        self.gate_up = loader.linear(f"{prefix}mlp.gate_proj.weight", f"{prefix}mlp.up_proj.weight")
-        self.down = loader.linear(f"{prefix}mlp.down_proj.weight")
+        self.gate_up, self.gate_up_bias = _weight_and_bias(loader, gate_up)
+        self.down, self.down_bias = _weight_and_bias(loader, down)
 
     def _head_norms(self, loader: WeightLoader, prefix: str) -> HeadNorms:
         q, k = (loader.vector(f"{prefix}self_attn.{part}_norm.weight") for part in "qk")
@@ -46,10 +50,10 @@ class LlamaLayer:
         qkv = linear(h, self.qkv, self.qkv_bias)
         qkv = rotary(qkv, tables, cache, step, config.num_heads, self.head_norms)
         h = attention(qkv, cache, step, config.num_heads, config.head_dim**-0.5)
-        x = linear(h, self.output, residual=x)
+        x = linear(h, self.output, self.output_bias, residual=x)
         h = rms_norm(x, self.mlp_norm, config.rms_norm_eps)
-        h = silu_and_mul(linear(h, self.gate_up))
-        return linear(h, self.down, residual=x)
+        h = silu_and_mul(linear(h, self.gate_up, self.gate_up_bias))
+        return linear(h, self.down, self.down_bias, residual=x)
 
 
 class Llama:
@@ -72,3 +76,14 @@ class Llama:
             x = layer.forward(x, step, self.tables, cache)
         x = rms_norm(sampled_rows(x, step), self.norm, self.config.rms_norm_eps)
         return linear(x, self.head)
+
+
+def _stored(loader: WeightLoader, prefix: str, joined: str, parts: list[str]) -> list[str]:
+    """The names under which the file holds one matrix of ours: joined already, or its parts."""
+    return [prefix + joined] if loader.has(f"{prefix}{joined}.weight") else [prefix + part for part in parts]
+
+
+def _weight_and_bias(loader: WeightLoader, names: list[str]) -> tuple[torch.Tensor | PackedWeight, torch.Tensor | None]:
+    """A bias where the file has one: which matrices have them differs from model to model."""
+    bias = loader.vector(*(f"{name}.bias" for name in names)) if loader.has(f"{names[0]}.bias") else None
+    return loader.linear(*(f"{name}.weight" for name in names)), bias

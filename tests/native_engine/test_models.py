@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config
 from transformers.configuration_utils import PretrainedConfig
 
 from kernels.testing import assert_close
 from native_engine import models
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.config import EngineConfig
+from native_engine.engine import Engine
 from native_engine.loading.weights import open_weights
 from native_engine.model_runner import NativeRunner, Runner, TorchRunner, fill_step
 from native_engine.request import SamplingParams, Sequence
 from native_engine.sizing import ConfigurationError
+from tests.native_engine.driving import generate, reference_logits
+from tests.native_engine.gguf_of import write_as_gguf
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 300,
@@ -39,32 +43,72 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+YARN_ROPE = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+LONG_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": np.linspace(1.0, 1.5, 16).tolist(),
+    "long_factor": np.linspace(2.0, 9.0, 16).tolist(),
+}
+PHI3: dict[str, Any] = {**SHAPE, "hidden_size": 192, "pad_token_id": None, "eos_token_id": 2}
 CONFIGS = {
     "llama": LlamaConfig(**SHAPE),
     "llama-tied": LlamaConfig(**{**SHAPE, "tie_word_embeddings": True}),
     "llama3-rope": LlamaConfig(**SHAPE, rope_parameters=LLAMA3_ROPE),
     "linear-rope": LlamaConfig(**SHAPE, rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}),
+    "dynamic-rope": LlamaConfig(**SHAPE, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}),
+    "llama-biases": LlamaConfig(**SHAPE, attention_bias=True, mlp_bias=True),
+    "mistral": MistralConfig(**SHAPE, sliding_window=256),
     "qwen2": Qwen2Config(**{**SHAPE, "hidden_size": 192}),
+    "qwen2-tied": Qwen2Config(**{**SHAPE, "hidden_size": 192, "tie_word_embeddings": True}),
+    "qwen2-yarn": Qwen2Config(**{**SHAPE, "hidden_size": 192}, rope_parameters=YARN_ROPE),
     "qwen3": Qwen3Config(**SHAPE),
+    "qwen3-tied": Qwen3Config(**{**SHAPE, "tie_word_embeddings": True}),
+    "phi3": Phi3Config(**PHI3),
+    "phi3-longrope": Phi3Config(**PHI3, rope_parameters=LONG_ROPE, original_max_position_embeddings=256),
+}
+FAMILIES = ["llama", "mistral", "qwen2-tied", "qwen2-yarn", "qwen3", "phi3", "phi3-longrope"]
+# The architecture in llama.cpp, and what its converter writes beside the shape.
+GGUF_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "mistral": ("llama", {}),
+    "linear-rope": ("llama", {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
+    "qwen2": ("qwen2", {}),
+    "qwen2-tied": ("qwen2", {}),
+    "qwen2-yarn": (
+        "qwen2",
+        {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64},
+    ),
+    "qwen3": ("qwen3", {}),
+    "phi3": ("phi3", {"attention.sliding_window": 256}),
+    "phi3-longrope": (
+        "phi3",
+        {
+            "attention.sliding_window": 0,
+            "rope.scaling.original_context_length": 256,
+            "rope.scaling.attn_factor": (1 + np.log(2) / np.log(256)) ** 0.5,
+        },
+    ),
 }
 EXACT = EngineConfig(model="", max_model_len=256, kv_cache_dtype="float32", dtype="float32", max_num_seqs=4)
 
 
-def save(config: PretrainedConfig, folder: Path) -> Any:
+def save(config: PretrainedConfig, folder: Path, **options: Any) -> Any:
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).float().eval()
     for name, parameter in model.named_parameters():
         if "norm" in name or name.endswith("bias"):  # fresh models have ones and zeros here, which hide mistakes
             parameter.data = torch.rand_like(parameter) + 0.5
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, **options)
     return model
 
 
 def logits_of(runner: Runner, prompt: list[int]) -> np.ndarray:
-    """The last token's logits, the prompt computed in two chunks over scattered blocks."""
+    """The last token's logits over scattered blocks: the prompt in two chunks, its last token as in decode."""
     sequence = Sequence("r", prompt, SamplingParams())
     sequence.block_table = [5, 2, 9, 0, 7, 3, 1, 8][: -(-len(prompt) // 16)]
-    for count in (len(prompt) // 3, len(prompt) - len(prompt) // 3):
+    first = len(prompt) // 3
+    for count in filter(None, (first, len(prompt) - first - 1, 1)):
         batch = ScheduledBatch([ScheduledSequence(sequence, count)], count, [])
         fill_step(runner.step, batch.items)
         logits, _ = runner.forward()
@@ -72,14 +116,76 @@ def logits_of(runner: Runner, prompt: list[int]) -> np.ndarray:
     return logits.numpy()[0].copy()
 
 
+def assert_logits_equal(runner: Runner, model: Any, name: str, lengths: tuple[int, ...] = (1, 2, 49, 128)) -> None:
+    for length in lengths:
+        prompt = np.random.default_rng(length).integers(0, 300, length).tolist()
+        with torch.inference_mode():
+            expected = model(torch.tensor([prompt])).logits[0, -1].numpy()
+        assert_close(logits_of(runner, prompt), expected, 1e-5, f"{name}, {length} tokens")
+
+
 @pytest.mark.parametrize("runner_class", [NativeRunner, TorchRunner])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits_equal_transformers(name: str, runner_class: Any, tmp_path: Path) -> None:
     model = save(CONFIGS[name], tmp_path)
-    prompt = np.random.default_rng(1).integers(0, 300, 101).tolist()
-    with torch.inference_mode():
-        expected = model(torch.tensor([prompt])).logits[0, -1].numpy()
-    assert_close(logits_of(runner_class(EXACT, open_weights(tmp_path)), prompt), expected, 1e-5, name)
+    assert_logits_equal(runner_class(EXACT, open_weights(tmp_path)), model, name)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_greedy_tokens_equal_transformers_through_chunks_and_decode(name: str, tmp_path: Path) -> None:
+    model = save(CONFIGS[name], tmp_path)
+    config = replace(EXACT, max_num_batched_tokens=32)
+    prompts = [np.random.default_rng(length).integers(0, 300, length).tolist() for length in (1, 15, 40, 100)]
+    outputs = generate(Engine.create(NativeRunner(config, open_weights(tmp_path)), config), prompts)
+    for prompt, output in zip(prompts, outputs, strict=True):
+        assert reference_logits(model, prompt, output).argmax(-1).tolist() == output
+
+
+@pytest.mark.parametrize("name", GGUF_CASES)
+def test_logits_of_a_gguf_file_equal_transformers(name: str, tmp_path: Path) -> None:
+    model = save(CONFIGS[name], tmp_path)
+    architecture, extras = GGUF_CASES[name]
+    path = write_as_gguf(model, tmp_path / "model.gguf", architecture, extras)
+    assert_logits_equal(NativeRunner(EXACT, open_weights(path)), model, name, (49, 128))
+
+
+def test_a_folder_in_several_files_is_the_same_model(tmp_path: Path) -> None:
+    model = save(CONFIGS["phi3"], tmp_path, max_shard_size="400KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    assert_logits_equal(TorchRunner(EXACT, open_weights(tmp_path)), model, "phi3", (49,))
+
+
+@pytest.mark.parametrize(
+    ("config", "limit", "habit"),
+    [
+        (MistralConfig(**SHAPE, sliding_window=100), 100, "sliding window of 100 tokens"),
+        (Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=90, max_window_layers=2), 90, "sliding window"),
+        (Phi3Config(**PHI3, sliding_window=80), 80, "sliding window of 80 tokens"),
+        (CONFIGS["phi3-longrope"], 256, r"\(longrope\) in texts of more than 256 tokens"),
+    ],
+)
+def test_a_context_past_which_a_model_would_be_computed_wrongly_is_refused(
+    config: PretrainedConfig, limit: int, habit: str, tmp_path: Path
+) -> None:
+    model = save(config, tmp_path)
+    weights = open_weights(tmp_path)
+    with pytest.raises(ConfigurationError, match=rf"{habit}.* --max-model-len to at most {limit} \(it is 512\)"):
+        TorchRunner(replace(EXACT, max_model_len=None), weights)
+    with pytest.raises(ConfigurationError, match=habit):
+        TorchRunner(replace(EXACT, max_model_len=limit + 1), weights)
+    runner = TorchRunner(replace(EXACT, max_model_len=limit), weights)
+    assert_logits_equal(runner, model, "at the limit", (min(limit, 128),))
+
+
+def test_windows_that_no_layer_has_limit_nothing(tmp_path: Path) -> None:
+    config = Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=90, max_window_layers=3)
+    save(config, tmp_path)
+    assert TorchRunner(replace(EXACT, max_model_len=None), open_weights(tmp_path)).max_model_len == 512
+
+
+def test_a_context_stretched_by_yarn_is_as_long_as_it_was_stretched_to(tmp_path: Path) -> None:
+    save(Qwen2Config(**{**SHAPE, "max_position_embeddings": 64}, rope_parameters=YARN_ROPE), tmp_path)
+    assert open_weights(tmp_path).config.max_position == 256
 
 
 def test_weights_in_bfloat16_stay_so_and_lose_little(tmp_path: Path) -> None:

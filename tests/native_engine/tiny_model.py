@@ -34,7 +34,7 @@ def write_gguf(
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in (metadata(architecture) | {k.replace("__", "."): v for k, v in changes.items()}).items():
         if key not in without:
-            _add(writer, key, value)
+            add_key(writer, key, value)
     for name, tensor in tensors(len(vocabulary())).items():
         if name not in without:
             writer.add_tensor(name, tensor)
@@ -90,7 +90,7 @@ def tensors(vocab_size: int, seed: int = 0) -> dict[str, np.ndarray[Any, np.dtyp
     return made
 
 
-def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+def add_key(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
     if isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, int):

@@ -45,7 +45,6 @@ def test_the_configuration_is_read_from_metadata_and_tensors(path: Path) -> None
     assert (config.num_layers, config.num_heads, config.num_kv_heads, config.head_dim) == (2, 4, 2, 8)
     assert config.vocab_size == len(tiny_model.vocabulary())
     assert config.tie_embeddings
-    assert not config.attention_bias
     assert config.eos_token_ids == {tiny_model.TURN_END, tiny_model.END_OF_TEXT}
     assert config.chat_template == tiny_model.TEMPLATE
 
@@ -74,7 +73,7 @@ def test_another_kind_of_file_is_told_as_such(tmp_path: Path) -> None:
 
 def test_an_unknown_architecture_is_named_with_the_known_ones(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", architecture="mamba")
-    with pytest.raises(ModelError, match=r"'mamba' is not supported; known: llama, qwen2, qwen3"):
+    with pytest.raises(ModelError, match=r"'mamba' is not supported; known: llama, phi3, qwen2, qwen3"):
         GGUFModel.open(path).config()
 
 

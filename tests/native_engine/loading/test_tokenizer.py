@@ -131,6 +131,16 @@ def test_sentencepiece_falls_back_to_bytes_and_streams_whole_characters() -> Non
     assert [stream.push([token]) for token in ids] == ["", " hello", " ", "", "", "", "🎌"]
 
 
+@pytest.mark.parametrize(("architecture", "after_end"), [("phi3", ["▁hello"]), ("llama", ["▁", "<0x0A>", "h"])])
+def test_control_tokens_of_phi3_take_the_white_space_behind_them_along(architecture: str, after_end: list[str]) -> None:
+    texts: list[str] = SENTENCEPIECE["tokenizer.ggml.tokens"]  # type: ignore[assignment]
+    tokenizer = build_tokenizer("m", SENTENCEPIECE | {"general.architecture": architecture})
+    found = [texts[token] for token in tokenizer.encode("</s>\nhello", add_special_tokens=False).ids]
+    assert found[: 1 + len(after_end)] == ["</s>", *after_end]
+    kept = [texts[token] for token in tokenizer.encode("<s>\nhello", add_special_tokens=False).ids]
+    assert kept[:4] == ["<s>", "▁", "<0x0A>", "h"]
+
+
 def test_sentencepiece_scores_become_merges_best_first() -> None:
     merges = merges_from_scores({"a": 0, "b": 1, "ab": 2, "aba": 3}, [-9.0, -9.0, -2.0, -1.0])
     assert merges == [("ab", "a"), ("a", "b")]

@@ -9,13 +9,8 @@ import pytest
 from native_engine.loading.errors import ModelError
 from native_engine.loading.weights import open_weights
 from tests.native_engine import tiny_model
+from tests.native_engine.gguf_of import permute
 from tests.native_engine.tiny_model import write_gguf
-
-
-def permute(weight: np.ndarray, heads: int) -> np.ndarray:
-    """What llama.cpp's converter does to Q and K of the llama architecture."""
-    paired = weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:])
-    return paired.swapaxes(1, 2).reshape(weight.shape)
 
 
 def test_gguf_tensors_have_hugging_face_names(tmp_path: Path) -> None:
@@ -118,11 +113,13 @@ def test_a_safetensors_file_cut_short_is_told_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "gpt_bigcode"}, "'gpt_bigcode' is not supported; known: llama, mistral, qwen2, qwen3"),
+        ({"model_type": "gpt_bigcode"}, "'gpt_bigcode' is not supported; known: llama, mistral, phi3, qwen2, qwen3"),
         ({"quantization_config": {"quant_method": "awq"}}, "method 'awq'"),
         ({"num_attention_heads": 0}, "num_heads"),
         ({"hidden_size": "wide"}, "ValueError"),
-        ({"model_type": "mistral", "sliding_window": 4096}, "sliding-window"),
+        ({"hidden_act": "gelu"}, "activation 'gelu'"),
+        ({"partial_rotary_factor": 0.75}, "a part of each head"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "a part of each head"),
     ],
 )
 def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path, changes: dict[str, object], message: str) -> None:
