@@ -110,6 +110,8 @@ class Attempts:
         again = f"again-{len(self._failures)}-" if request.backend in self._asked else ""
         self._asked.add(request.backend)
         request.asked_as, request.said_before = again + request.request_id, self._said
+        expected = member.speed.seconds(request.prompt_estimate * (1 - believed), running)
+        self._meter.on_progress = lambda: self._first_token(member, started, expected)
         with member.used():
             upstream = await self._open(member)
             try:
@@ -178,19 +180,20 @@ class Attempts:
 
     # What is learned from it ---------------------------------------------------------------------------------------
 
+    def _first_token(self, member: Member, started: float, expected: float) -> None:
+        """It works: that is known before it has said all."""
+        now = time.monotonic()
+        member.health.observe_first_token(now, now - started, expected)
+        self._means.fleet.note(member)
+
     def _learn(self, member: Member, started: float, running: int, believed: float) -> None:
         """From an answer that came to its end."""
-        meter, now = self._meter, time.monotonic()
+        meter = self._meter
         self._means.metrics.attempts.labels(member.name, "ok").inc()
         prompt = meter.prompt_tokens or self._request.prompt_estimate
-        if self._failures:
-            member.health.observe_first_token(now, 0.0, 0.0)  # of a part of an answer no more is known
-        else:
-            seconds, uncached = meter.began_at - started, prompt - meter.cached_tokens
+        if not self._failures:  # of a part of an answer nobody knows what of its prompt was cached
             self._means.fleet.prefixes.learn(member.name, believed, meter.cached_tokens / max(1, prompt))
-            member.health.observe_first_token(now, seconds, member.speed.seconds(uncached, running))
-            member.speed.learn(uncached, running, seconds)
-        self._means.fleet.note(member)
+            member.speed.learn(prompt - meter.cached_tokens, running, meter.began_at - started)
 
     def _note(self, failure: BackendError) -> None:
         request, name = self._request, self._request.backend

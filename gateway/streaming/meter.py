@@ -7,6 +7,7 @@ less than searching the bytes for the same marks would.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -61,6 +62,7 @@ class Meter:
         self.began = False  # content, or a finish, has been seen
         self.began_at = 0.0  # monotonic seconds
         self.progress = 0  # how often content or a finish has been seen
+        self.on_progress: Callable[[], None] | None = None  # called the next time, once
         self.done = False  # [DONE] has been seen
         self.prompt_tokens: int | None = None  # None until the engine says
         self.cached_tokens = 0
@@ -125,6 +127,9 @@ class Meter:
         self.progress += 1
         if not self.began:
             self.began, self.began_at = True, time.monotonic()
+        if self.on_progress is not None:
+            told, self.on_progress = self.on_progress, None
+            told()
 
 
 def _read(data: bytes) -> _Chunk:

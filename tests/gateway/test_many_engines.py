@@ -469,6 +469,22 @@ async def test_administrators_see_every_engine_and_why_it_is_as_it_is(start: Two
     assert 'sekisho_attempts_total{backend="b",result="rejected"} 1.0' in told
 
 
+async def test_an_engine_on_trial_has_passed_with_its_first_tokens(start: Two) -> None:
+    slow = engine("a", lambda body: chat_script(WORDS, gap=5.0))
+    slow.answer = lambda body: Script([event(chat_chunk({"content": "hi"})), 30.0, DONE])
+    door = await start(slow)
+    health = door.app.door and door.app.door.fleet.members["a"].health
+    assert health is not None
+    for number in range(3):
+        health.observe_failure(Broken("cut"), str(number), time.monotonic() - 2)
+    assert health.state(time.monotonic()).value == "failing"
+    asking = [asyncio.create_task(text_of(door)) for _ in range(2)]
+    await eventually(lambda: health.state(time.monotonic()).value == "healthy")
+    for task in asking:
+        task.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
 async def test_named_beginnings_keep_to_one_engine_and_their_hits_are_told(start: Two) -> None:
     def cached(body: bytes) -> Script:
         usage = usage_chunk(400, 1)
