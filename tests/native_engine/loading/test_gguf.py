@@ -54,6 +54,27 @@ def test_a_linear_rope_scaling_is_kept(tmp_path: Path) -> None:
     assert GGUFModel.open(path).config().rope_scaling == {"rope_type": "linear", "factor": 4.0}
 
 
+def test_yarn_is_read_and_stretches_the_context(tmp_path: Path) -> None:
+    keys = {"type": "yarn", "factor": 4.0, "original_context_length": 128, "yarn_beta_fast": 16.0}
+    path = write_gguf(tmp_path / "m", **{f"llama__rope__scaling__{key}": value for key, value in keys.items()})
+    config = GGUFModel.open(path).config()
+    expected = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128, "beta_fast": 16.0}
+    assert (config.rope_scaling, config.max_position) == (expected, 512)
+
+
+@pytest.mark.parametrize("key", ["attn_factor", "yarn_attn_factor", "yarn_ext_factor", "yarn_log_multiplier"])
+def test_a_yarn_of_another_kind_is_refused_by_the_key(tmp_path: Path, key: str) -> None:
+    changes = {"llama__rope__scaling__type": "yarn", f"llama__rope__scaling__{key}": 0.5}
+    with pytest.raises(ModelError, match=rf"rope\.scaling\.{key} is not supported"):
+        GGUFModel.open(write_gguf(tmp_path / "m", **changes)).config()
+
+
+@pytest.mark.parametrize(("written", "window"), [(0, None), (100, 100)])
+def test_a_sliding_window_is_read(tmp_path: Path, written: int, window: int | None) -> None:
+    path = write_gguf(tmp_path / "m", architecture="phi3", phi3__attention__sliding_window=written)
+    assert GGUFModel.open(path).config().sliding_window == window
+
+
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.999])
 def test_a_file_cut_short_is_told_as_such(path: Path, share: float) -> None:
     whole = path.read_bytes()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from native_engine.loading.errors import ModelError
+from native_engine.loading.model_config import config_from_folder
 from native_engine.loading.weights import open_weights
 from tests.native_engine import tiny_model
 from tests.native_engine.gguf_of import permute
@@ -127,6 +128,26 @@ def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path, changes: dict[str
     write_safetensors(folder / "model.safetensors", {})
     with pytest.raises(ModelError, match=message):
         open_weights(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "window"),
+    [
+        ({"model_type": "mistral"}, 4096),  # what transformers takes where nothing is said
+        ({"model_type": "mistral", "sliding_window": None}, None),
+        ({"model_type": "llama", "sliding_window": 32}, None),
+        ({"model_type": "phi3", "sliding_window": 32}, 32),
+        ({"use_sliding_window": False, "sliding_window": 32, "max_window_layers": 0}, None),
+        ({"use_sliding_window": True, "sliding_window": 32, "max_window_layers": 0}, 32),
+        ({"use_sliding_window": True, "sliding_window": 32, "max_window_layers": 1}, None),
+        ({"use_sliding_window": True, "sliding_window": 32, "layer_types": ["sliding_attention"]}, 32),
+        ({"use_sliding_window": True, "sliding_window": 32, "layer_types": ["full_attention"]}, None),
+    ],
+)
+def test_a_sliding_window_is_read_as_its_family_means_it(
+    tmp_path: Path, changes: dict[str, object], window: int | None
+) -> None:
+    assert config_from_folder(write_folder(tmp_path / "m", **changes)).sliding_window == window
 
 
 def test_a_path_that_does_not_exist_is_told_as_such(tmp_path: Path) -> None:
