@@ -363,6 +363,41 @@ async def test_who_would_wait_long_inside_goes_out_where_that_is_allowed(start: 
     assert (len(inside.asked), len(outside.asked)) == (1, 1)
 
 
+async def test_how_long_is_too_long_to_wait_inside_is_a_setting(start: Two) -> None:
+    inside, outside = engine("a", lambda body: chat_script(WORDS, gap=0.05)), engine("b", going_on)
+    each = {"a": {"max_concurrency": 1}, "b": OUTSIDE}
+    door = await start(inside, outside, each=each, data_class="public", overflow_after=0.01)
+    for _ in range(4):  # until it is known how long a turn takes
+        await text_of(door)
+    running = asyncio.create_task(text_of(door))
+    await eventually(lambda: len(inside.asked) == 5)
+    await text_of(door)
+    await running
+    assert (len(inside.asked), len(outside.asked)) == (5, 1)
+    async with door.client.get("/admin/v1/audit?action=overflow") as response:
+        (line,) = (await response.json())["data"]
+    assert line["after"]["reason"].startswith("a wait of ")
+
+
+async def test_a_model_that_is_outside_alone_leaves_no_line_in_the_trail_for_each_request(start: Two) -> None:
+    door = await start(engine("b", going_on), each={"b": OUTSIDE}, data_class="public")
+    await text_of(door)
+    async with door.client.get("/admin/v1/audit?action=overflow") as response:
+        assert (await response.json())["data"] == []
+
+
+async def test_prompts_that_begin_alike_go_to_one_engine_and_its_speed_is_learned(start: Two) -> None:
+    engines = [engine(name, lambda body: chat_script(("hi",), prompt_tokens=900)) for name in "abc"]
+    door = await start(*engines)
+    for number in range(9):
+        await text_of(door, content="the same instructions " * 200 + str(number))
+    assert sorted(len(one.asked) for one in engines) == [0, 0, 9]
+    async with door.client.get("/admin/v1/backends") as response:
+        speeds = {one["name"]: one["prompt_tokens_per_second"] for one in (await response.json())["data"]}
+    asked = next(one.name for one in engines if one.asked)
+    assert speeds[asked] > max(speed for name, speed in speeds.items() if name != asked)
+
+
 @pytest.mark.parametrize("name", ["Public", "a b", "", "x" * 40])
 async def test_a_data_class_that_is_no_name_is_refused(start: Two, name: str) -> None:
     door = await start(engine("a", going_on))
