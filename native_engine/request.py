@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 SEED_BITS = 64
 MAX_LOGPROBS = 20
@@ -32,6 +32,16 @@ class Logprobs(NamedTuple):
 
     chosen: float
     top: tuple[tuple[int, float], ...]
+
+
+class Constraint(Protocol):
+    """Which tokens may come next in one sequence. It is told of each that came, and never of one that did not."""
+
+    def allowed(self) -> bytes | None:
+        """One bit a token, the lowest first; None ends the sequence with an error."""
+        ...
+
+    def push(self, token: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,7 @@ class Sequence:
         "block_hashes",
         "block_table",
         "cache_salt",
+        "constraint",
         "eos_token_ids",
         "finish_reason",
         "logprobs",
@@ -118,6 +129,7 @@ class Sequence:
         *,
         eos_token_ids: frozenset[int] = frozenset(),
         cache_salt: bytes = b"",
+        constraint: Constraint | None = None,
         arrival_time: float | None = None,
     ) -> None:
         self.request_id = request_id
@@ -126,6 +138,7 @@ class Sequence:
         self.params = params
         self.eos_token_ids = eos_token_ids
         self.cache_salt = cache_salt
+        self.constraint = constraint
         self.arrival_time = time.monotonic() if arrival_time is None else arrival_time
         self.status = Status.WAITING
         self.finish_reason: FinishReason | None = None

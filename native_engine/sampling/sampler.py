@@ -20,7 +20,7 @@ class Sampler:
         self._seeds = np.random.SeedSequence(None if seed is None else seed % 2**64)
 
     def sample(self, logits: torch.Tensor, greedy: list[int], sequences: list[Sequence]) -> list[int]:
-        """logits [rows, vocabulary] and their argmax; -1 marks a row that was not finite, and is passed on."""
+        """logits [rows, vocabulary] and their argmax; -1 where a row was not finite or its constraint failed."""
         tokens = [self._choose(logits[row], best, sequences[row]) for row, best in enumerate(greedy)]
         for row, token in enumerate(tokens):
             count = sequences[row].params.logprobs
@@ -29,6 +29,17 @@ class Sampler:
         return tokens
 
     def _choose(self, logits: torch.Tensor, best: int, sequence: Sequence) -> int:
+        if best == NOT_FINITE or sequence.constraint is None:
+            return self._choose_freely(logits, best, sequence)
+        allowed = sequence.constraint.allowed()
+        if allowed is None:
+            return NOT_FINITE
+        logits = mask(logits, allowed)
+        token = self._choose_freely(logits, int(logits.argmax()), sequence)
+        sequence.constraint.push(token)
+        return token
+
+    def _choose_freely(self, logits: torch.Tensor, best: int, sequence: Sequence) -> int:
         params = sequence.params
         too_early = sequence.num_output_tokens < params.min_tokens and bool(sequence.stop_ids)
         if best == NOT_FINITE or (params.is_greedy and not too_early):
@@ -47,6 +58,12 @@ class Sampler:
             own = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(seed % 2**64)
             sequence.rng = np.random.Generator(np.random.Philox(own))
         return float(cast(np.random.Generator, sequence.rng).random())
+
+
+def mask(logits: torch.Tensor, allowed: bytes) -> torch.Tensor:
+    """A copy in which only tokens whose bit is set can be chosen."""
+    bits = np.unpackbits(np.frombuffer(allowed, np.uint8), count=len(logits), bitorder="little")
+    return logits.masked_fill(torch.from_numpy(bits) == 0, float("-inf"))
 
 
 def logprobs_of(logits: torch.Tensor, token: int, count: int) -> Logprobs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable
+from collections.abc import Sequence as ListLike
 from dataclasses import replace
 
 import msgspec
@@ -14,12 +15,13 @@ from backends.wire.errors import InvalidRequest
 from backends.wire.responses import Head, ModelEntry
 from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.engine import EngineStopped
-from native_engine.request import SamplingParams, Sequence
+from native_engine.request import Constraint, SamplingParams, Sequence
 from native_engine.server import answers, metrics
 from native_engine.server.dialects import CHAT, COMPLETION, Dialect
+from native_engine.server.forms import form_of
 from native_engine.server.generation import Generation
 from native_engine.server.http import HttpError, Receive, Scope, Send, header, read_body, send_whole, unavailable
-from native_engine.server.prompts import chat_prompt, completion_prompts, sampling_params
+from native_engine.server.prompts import chat_prompt, compiled, completion_prompts, sampling_params
 from native_engine.server.refusals import refuse_unsupported_chat, refuse_unsupported_completion
 from native_engine.server.service import Service
 from native_engine.text.choice import Choice
@@ -114,7 +116,8 @@ async def _answer(
         raise InvalidRequest(f"A request may ask for {MAX_ANSWERS} answers at most, n x prompts.", "n", "invalid_value")
     parameters = [sampling_params(request, len(each), service, dialect.field) for each in prompts]
     request_id = _request_id(scope)
-    sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each))
+    constraints = await _constraints(service, request, answers_each * len(prompts))
+    sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each, constraints))
     choices = [
         Choice(index, sequence.request_id, sequence.params, service.tokenizer.id_to_bytes)
         for index, sequence in enumerate(sequences)
@@ -129,6 +132,16 @@ async def _answer(
             await answers.send_stream(send, generation, dialect, head, spelling, include_usage=usage)
         else:
             await answers.send_collected(send, generation, dialect, head, spelling)
+
+
+async def _constraints(
+    service: Service, request: ChatRequest | CompletionRequest, count: int
+) -> ListLike[Constraint | None]:
+    """What holds each answer to the form that was asked for; a bad form is refused before anything runs."""
+    form = form_of(request)
+    if form is None:
+        return [None] * count
+    return service.grammars.constraints(await compiled(service, form, request), count)
 
 
 def _start(generation: Generation, sequences: list[Sequence]) -> None:
@@ -147,6 +160,7 @@ def _sequences(
     prompts: list[list[int]],
     parameters: list[SamplingParams],
     answers_each: int,
+    constraints: ListLike[Constraint | None],
 ) -> Iterable[Sequence]:
     """In the order of the choices. The answers to one prompt share its blocks through the prefix cache."""
     salt = (header(scope, b"x-sekisho-cache-salt") or "").encode("latin-1")
@@ -157,7 +171,9 @@ def _sequences(
         number = index % answers_each
         # One seed for all would make all answers to a prompt the same.
         own = params if params.seed is None or not number else replace(params, seed=params.seed + number)
-        yield Sequence(f"{request_id}-{index}", prompt, own, eos_token_ids=eos, cache_salt=salt)
+        yield Sequence(
+            f"{request_id}-{index}", prompt, own, eos_token_ids=eos, cache_salt=salt, constraint=constraints[index]
+        )
 
 
 def _request_id(scope: Scope) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
+from llguidance import LLMatcher
 
 from backends.wire.errors import InvalidRequest
 from backends.wire.requests import text_of
@@ -16,7 +17,9 @@ from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.loading.chat_prompt import encode_chat
 from native_engine.loading.chat_template import TemplateRefused
 from native_engine.request import SamplingParams
+from native_engine.server.forms import Form
 from native_engine.server.service import Service
+from native_engine.structured.compiler import GrammarFault
 
 # Longer texts are tokenised in a thread: at about 2 us a character the event loop would stutter for other streams.
 _LONG_TEXT = 4096
@@ -44,6 +47,21 @@ async def completion_prompts(service: Service, request: CompletionRequest) -> li
             raise InvalidRequest("'prompt' is empty: at least one token is needed.", "prompt", "invalid_value")
         _check_ids(service, ids, "prompt")
     return found
+
+
+async def compiled(service: Service, form: Form, request: ChatRequest | CompletionRequest) -> LLMatcher:
+    """The form's grammar, behind what a continued message has said already."""
+    begun = ""
+    if isinstance(request, ChatRequest) and request.continue_final_message:
+        begun = text_of(request.messages[-1]).strip()  # as the template's end is cut
+
+    def work() -> LLMatcher:
+        try:
+            return service.grammars.compile(form.grammar, begun)
+        except GrammarFault as fault:
+            raise InvalidRequest(f"'{form.field}' cannot be used: {fault}.", form.field, "invalid_value") from fault
+
+    return await asyncio.get_running_loop().run_in_executor(service.long_texts, work)
 
 
 def encode_messages(service: Service, request: ChatRequest) -> list[int]:

@@ -29,11 +29,9 @@ _COMMON: dict[str, _Harmless] = {
     "include_stop_str_in_output": _falsy,
     "skip_special_tokens": bool,
     "spaces_between_special_tokens": _falsy,
-    "structured_outputs": _falsy,
     "echo": _falsy,
 }
 _CHAT: dict[str, _Harmless] = {
-    "response_format": lambda value: value.type == "text",
     "tools": _falsy,
     "functions": _falsy,
     "tool_choice": lambda value: value in ("none", "auto"),

@@ -12,6 +12,7 @@ from native_engine.loading.tokenizer import Tokenizer
 from native_engine.server.accounts import Accounts
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
+from native_engine.structured.compiler import Compiler
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Service:
         self.tokenizer = tokenizer
         self.template = template
         self.delivery = delivery
+        self.grammars = Compiler(tokenizer)
         self.metrics = Metrics()
         self.accounts = Accounts(self.metrics)
         self.draining = False

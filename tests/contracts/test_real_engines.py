@@ -23,7 +23,7 @@ SLOTS = 4
 SECONDS = 300  # of one check: the machine may be busy with other things
 # What an engine, as it is started here, does not do. Everything else has to be well.
 LACKS = {
-    "native": {"tools", "structured_output", "embeddings", "rerank"},
+    "native": {"tools", "embeddings", "rerank"},
     "llamacpp": {"tools", "unknown_model", "embeddings", "rerank"},
     "vllm": {"embeddings", "rerank"},
 }

@@ -37,14 +37,17 @@ class FakeRunner:
         self.batches: list[ScheduledBatch] = []
 
     def execute(self, batch: ScheduledBatch) -> list[int]:
+        self.store(batch)
+        return [next_token(self.read(item.sequence)) for item in batch.items if item.needs_sample]
+
+    def store(self, batch: ScheduledBatch) -> None:
         self.batches.append(batch)
         for item in batch.items:
             start = item.sequence.num_computed_tokens
             for position in range(start, start + item.num_new_tokens):
                 self.cache[self._slot(item.sequence, position)] = item.sequence.token_ids[position]
-        return [next_token(self._read(item.sequence)) for item in batch.items if item.needs_sample]
 
-    def _read(self, sequence: Sequence) -> list[int]:
+    def read(self, sequence: Sequence) -> list[int]:
         tokens = [self.cache[self._slot(sequence, position)] for position in range(sequence.num_tokens)]
         assert tokens == sequence.token_ids, f"the cache of {sequence!r} holds other tokens than it has"
         return sequence.token_ids

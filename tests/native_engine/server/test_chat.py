@@ -199,7 +199,6 @@ async def test_an_explicit_limit_beyond_the_context_is_refused_with_all_numbers(
     ("field", "value"),
     [
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("response_format", {"type": "json_object"}),
         ("presence_penalty", 0.5),
         ("frequency_penalty", -0.5),
         ("repetition_penalty", 1.1),

@@ -1,0 +1,116 @@
+"""The form that an answer must have, as a grammar: response_format and structured_outputs. Knows no engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from llguidance import LLMatcher
+from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
+
+from backends.wire.errors import InvalidRequest
+from backends.wire.schema import ChatRequest, CompletionRequest, ResponseFormat
+
+# Room to print prettily, none to go on with blanks for ever, as small models do.
+BLANKS = r"[ ]?|\n[ ]{0,16}"
+_ANY_OBJECT = {"type": "object"}
+_KINDS = ("json", "json_object", "regex", "choice", "grammar")
+
+
+class Form(NamedTuple):
+    """`field`: where the grammar came from, as errors name it."""
+
+    grammar: str
+    field: str
+
+
+def form_of(request: ChatRequest | CompletionRequest) -> Form | None:
+    """None where any text will do. Raises InvalidRequest."""
+    official = _of_format(request.response_format) if isinstance(request, ChatRequest) else None
+    extended = _of_extension(request.structured_outputs) if request.structured_outputs else None
+    if official and extended:
+        raise _invalid("'structured_outputs' and 'response_format' exclude each other.", extended.field)
+    form = official or extended
+    if form is not None:
+        check_free_to_end(request)
+    return form
+
+
+def check_free_to_end(request: ChatRequest | CompletionRequest) -> None:
+    """A form ends where it ends."""
+    for name in ("min_tokens", "ignore_eos"):
+        if getattr(request, name):
+            raise _invalid(f"'{name}' cannot be combined with a prescribed form of the answer.", name)
+
+
+def schema_grammar(schema: Any) -> str:
+    return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides={"whitespace_pattern": BLANKS})
+
+
+def _of_format(wanted: ResponseFormat | None) -> Form | None:
+    if wanted is None or wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return Form(schema_grammar(_ANY_OBJECT), "response_format")
+    schema = (wanted.json_schema or {}).get("schema")
+    if not isinstance(schema, dict):
+        raise _invalid(
+            "'response_format.json_schema.schema' must be a JSON schema, an object.",
+            "response_format.json_schema.schema",
+        )
+    return Form(schema_grammar(schema), "response_format.json_schema.schema")
+
+
+def _of_extension(wanted: dict[str, Any]) -> Form | None:
+    given = {name: value for name, value in wanted.items() if value is not None and value is not False}
+    for name in given:
+        if name not in _KINDS:
+            raise InvalidRequest(
+                f"'structured_outputs.{name}' is not supported by this engine.",
+                f"structured_outputs.{name}",
+                "unsupported_parameter",
+            )
+    if not given:
+        return None
+    if len(given) > 1:
+        raise _invalid(f"'structured_outputs' takes one of {', '.join(_KINDS)}.", "structured_outputs")
+    ((kind, value),) = given.items()
+    return Form(_grammar(kind, value), f"structured_outputs.{kind}")
+
+
+def _grammar(kind: str, value: Any) -> str:
+    field = f"structured_outputs.{kind}"
+    if kind == "json_object":
+        return schema_grammar(_ANY_OBJECT)
+    if kind == "json":
+        return schema_grammar(_schema(value, field))
+    if kind == "choice":
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
+            raise _invalid(f"'{field}' must be a list of texts, none of them empty.", field)
+        return LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(each) for each in value))
+    if not isinstance(value, str) or not value:
+        raise _invalid(f"'{field}' must be a text that is not empty.", field)
+    return LLMatcher.grammar_from_regex(value) if kind == "regex" else LLMatcher.grammar_from_lark(_lark(value, field))
+
+
+def _schema(value: Any, field: str) -> dict[str, Any]:
+    """An object, or its text."""
+    try:
+        schema = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError) as fault:
+        raise _invalid(f"'{field}' is not valid JSON: {fault}.", field) from fault
+    if not isinstance(schema, dict):
+        raise _invalid(f"'{field}' must be a JSON schema, an object.", field)
+    return schema
+
+
+def _lark(text: str, field: str) -> str:
+    """Lark as it is, GBNF translated."""
+    try:
+        return any_to_lark(text)
+    except (GbnfToLarkError, RecursionError) as fault:
+        raise _invalid(f"'{field}' is not a valid grammar: {fault}.", field) from fault
+
+
+def _invalid(message: str, field: str) -> InvalidRequest:
+    return InvalidRequest(message, field, "invalid_value")
