@@ -1,8 +1,10 @@
-"""The engine without a server: prompts in, completions out, in one thread. Knows nothing of HTTP or streams.
+"""The engine without a server: prompts in, completions or vectors out, in one thread. Knows no HTTP and no streams.
 
 llm = LLM("smollm2-135m")
 for completion in llm.generate(["The capital of France is"], SamplingParams(max_tokens=16)):
     print(completion.text)
+
+vectors = LLM("all-minilm-l6-v2").embed(["The sea is blue.", "海は青い。"])
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListLike
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import Progress
 
 from native_engine.config import EngineConfig, validate
+from native_engine.embedder import Encoder, Vector, embed
 from native_engine.engine import Engine
 from native_engine.request import SamplingParams, Sequence
 from native_engine.text.choice import Choice
 
 if TYPE_CHECKING:
     from native_engine.loading.chat_template import ChatTemplate
+    from native_engine.loading.text_encoder import TextEncoder
     from native_engine.loading.tokenizer import Tokenizer
 
 Prompt = str | ListLike[int]
@@ -40,14 +44,23 @@ class Completion:
     num_cached_tokens: int
 
 
+class _Embedding(NamedTuple):
+    encoder: Encoder
+    texts: TextEncoder
+
+
 class LLM:
-    """A loaded model. `settings` are the fields of EngineConfig; a model that is not here yet is fetched first."""
+    """A loaded model, which generates or makes embeddings. One that is not here yet is fetched first.
+
+    `settings` are the fields of EngineConfig.
+    """
 
     def __init__(self, model: str, *, data_dir: str | Path | None = None, **settings: Any) -> None:
         config = EngineConfig(model=model, **settings)
         if faults := validate(config):
             raise ValueError("; ".join(faults))
-        self.engine, self.tokenizer, self.template = _load(config, Path(data_dir) if data_dir else _data_dir())
+        self._config = config
+        self._loaded = _load(config, Path(data_dir) if data_dir else _data_dir())
 
     def generate(
         self,
@@ -57,8 +70,9 @@ class LLM:
         progress: bool = False,
     ) -> list[Completion]:
         """Text or token ids, one or many; `params` for all, or one for each. Answers come in the prompts' order."""
-        encoded = [self._encode(prompt) for prompt in _as_list(prompts)]
-        return generate(self.engine, self.tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
+        engine, tokenizer, _ = self._generator
+        encoded = [tokenizer.encode(each) if isinstance(each, str) else list(each) for each in _as_list(prompts)]
+        return generate(engine, tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
 
     def chat(
         self,
@@ -70,15 +84,30 @@ class LLM:
         """The answer to one conversation, or to each of several."""
         from native_engine.loading.chat_prompt import encode_chat
 
-        if self.template is None:
+        engine, tokenizer, template = self._generator
+        if template is None:
             raise ValueError("the model has no chat template; use generate()")
         one = bool(conversations) and isinstance(conversations[0], Mapping)
         each: Any = [conversations] if one else conversations
-        encoded = [encode_chat(self.tokenizer, self.template, messages) for messages in each]
-        return generate(self.engine, self.tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
+        encoded = [encode_chat(tokenizer, template, messages) for messages in each]
+        return generate(engine, tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
 
-    def _encode(self, prompt: Prompt) -> list[int]:
-        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+    def embed(self, inputs: Prompt | ListLike[Prompt]) -> Vector:
+        """Text or token ids, one or many: [inputs, dimensions], in their order. Refuses all where one is too long."""
+        if not isinstance(self._loaded, _Embedding):
+            raise ValueError(f"{self._config.model} generates text: use generate() or chat()")
+        encoder, texts = self._loaded
+        encoded = [texts.encode(each) if isinstance(each, str) else list(each) for each in _as_list(inputs)]
+        for index, tokens in enumerate(encoded):
+            if not 0 < len(tokens) <= encoder.max_model_len:
+                raise ValueError(f"input {index}: {len(tokens)} tokens, and {encoder.max_model_len} at most can be")
+        return embed(encoder, self._config, encoded)
+
+    @property
+    def _generator(self) -> tuple[Engine, Tokenizer, ChatTemplate | None]:
+        if isinstance(self._loaded, _Embedding):
+            raise ValueError(f"{self._config.model} makes embeddings: use embed()")
+        return self._loaded
 
 
 def generate(
@@ -135,14 +164,19 @@ def _completion(sequence: Sequence, text: str, finish_reason: str) -> Completion
     )
 
 
-def _load(config: EngineConfig, data_dir: Path) -> tuple[Engine, Tokenizer, ChatTemplate | None]:
+def _load(config: EngineConfig, data_dir: Path) -> _Embedding | tuple[Engine, Tokenizer, ChatTemplate | None]:
+    from native_engine.encoder import load_encoder
     from native_engine.loading.chat_template import ChatTemplate
+    from native_engine.loading.encoder_config import is_encoder
     from native_engine.loading.store import pull
+    from native_engine.loading.text_encoder import TextEncoder
     from native_engine.loading.tokenizer import load_tokenizer
     from native_engine.loading.weights import open_weights
     from native_engine.model_runner import load_runner
 
     path = pull(config.model, data_dir)
+    if is_encoder(path):
+        return _Embedding(load_encoder(config, path), TextEncoder(path))
     weights = open_weights(path)
     tokenizer = load_tokenizer(path)
     source = weights.config.chat_template

