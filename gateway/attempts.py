@@ -122,13 +122,9 @@ class Attempts:
         self._learn(member, started, running, believed)
 
     def _warm_at(self, member: Member) -> float:
-        """The part of the prompt that it is believed to hold; from now on it will hold all of it."""
-        prefixes, chain = self._means.fleet.prefixes, self._journey.wish.chain
-        if not chain.links:
-            return 0.0
-        believed = prefixes.warm(chain).get(member.name, 0.0)
-        prefixes.note(chain, member.name, member.load.kv_tokens)
-        return believed
+        """The part of the prompt that it is believed to hold."""
+        chain = self._journey.wish.chain
+        return self._means.fleet.prefixes.warm(chain).get(member.name, 0.0) if chain.links else 0.0
 
     async def _open(self, member: Member) -> Upstream:
         request, seconds = self._request, self._means.settings.first_token_timeout
@@ -181,8 +177,9 @@ class Attempts:
     # What is learned from it ---------------------------------------------------------------------------------------
 
     def _first_token(self, member: Member, started: float, expected: float) -> None:
-        """It works: that is known before it has said all."""
+        """It works, and holds the prompt: that is known before it has said all."""
         now = time.monotonic()
+        self._means.fleet.prefixes.note(self._journey.wish.chain, member.name, member.load.kv_tokens)
         member.health.observe_first_token(now, now - started, expected)
         self._means.fleet.note(member)
 
