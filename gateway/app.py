@@ -145,8 +145,10 @@ class App:
         self.door.revocation.start()
         self.door.providers.start()
         self.door.runner.start()
-        if self._reload is not None:
-            self._reload.start()
+        if (reload := self._reload) is not None:
+            told = "1 while the settings file has changed and cannot be used."
+            self.door.metrics.gauge("sekisho_settings_refused", told, lambda: float(reload.refused))
+            reload.start()
         if self._settings.bootstrap_key is not None:
             key = self._settings.bootstrap_key.get_secret_value()
             self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door, key))

@@ -408,6 +408,15 @@ async def test_a_data_class_that_is_no_name_is_refused(start: Two, name: str) ->
 # A settings file that changes ----------------------------------------------------------------------------------------
 
 
+async def eventually_told(door: RunningDoor, line: str) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            async with door.client.get("/metrics") as response:
+                if line in await response.text():
+                    return
+            await asyncio.sleep(0.05)
+
+
 async def test_engines_come_and_go_with_the_settings_file_and_a_bad_one_changes_nothing(
     redis_url: str, tmp_path: Path
 ) -> None:
@@ -427,7 +436,7 @@ async def test_engines_come_and_go_with_the_settings_file_and_a_bad_one_changes_
         async with door.post(ask(model="chat")) as response:
             assert response.status == 200
         file.write_text("backends: [{name: UPPER, kind: magic}]")
-        await asyncio.sleep(1.5)
+        await eventually_told(door, "sekisho_settings_refused 1.0")
         assert set(fleet.members) == {"b", "c"}
         write("c")
         await eventually(lambda: set(fleet.members) == {"c"}, seconds=5)
