@@ -33,6 +33,7 @@ class Choice(msgspec.Struct, frozen=True):
     text: str
     finish_reason: str
     logprobs: dict[str, Any] | None = None
+    tool_calls: Sequence[dict[str, Any]] = ()
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
@@ -57,11 +58,13 @@ def chat_chunk(
     *,
     role: str | None = None,
     content: str | None = None,
+    tool_calls: Sequence[dict[str, Any]] | None = None,
     logprobs: dict[str, Any] | None = None,
     finish_reason: str | None = None,
 ) -> bytes:
     """One streamed piece of a chat answer: the first carries the role, the last only the finish reason."""
-    delta = {name: value for name, value in (("role", role), ("content", content)) if value is not None}
+    told = (("role", role), ("content", content), ("tool_calls", tool_calls))
+    delta = {name: value for name, value in told if value is not None}
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return _encode(_object(head, "chat.completion.chunk", [choice]))
 
@@ -91,13 +94,20 @@ def chat_completion(head: Head, choices: Sequence[Choice], usage: Usage) -> byte
     made = [
         {
             "index": index,
-            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "message": _message(choice),
             "logprobs": choice.logprobs,
             "finish_reason": choice.finish_reason,
         }
         for index, choice in enumerate(choices)
     ]
     return _encode({**_object(head, "chat.completion", made), "usage": usage_dict(usage)})
+
+
+def _message(choice: Choice) -> dict[str, Any]:
+    made = {"role": "assistant", "content": choice.text, "refusal": None}
+    if not choice.tool_calls:
+        return made
+    return {**made, "content": choice.text or None, "tool_calls": choice.tool_calls}
 
 
 def completion(head: Head, choices: Sequence[Choice], usage: Usage) -> bytes:

@@ -19,6 +19,7 @@ def encode_chat(
     add_generation_prompt: bool = True,
     continue_final_message: bool = False,
     variables: Mapping[str, Any] | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[int]:
     """The template writes BOS itself where it belongs, so none is added here.
 
@@ -32,6 +33,7 @@ def encode_chat(
         add_generation_prompt=add_generation_prompt,
         continue_final_message=continue_final_message,
         variables=shield(dict(variables or {})),
+        tools=shield(tools),
     )
     return [token for piece in text.split(seam) for token in tokenizer.encode(piece, add_special=False)]
 

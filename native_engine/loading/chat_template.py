@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -37,8 +37,10 @@ class ChatTemplate:
 
     def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        self.source = source
         try:
             self._template = _environment().from_string(source)
+            self.knows_tools = "tools" in meta.find_undeclared_variables(_environment().parse(source))
         except jinja2.TemplateSyntaxError as fault:
             raise ModelError(f"the model's chat template is not valid Jinja: line {fault.lineno}: {fault}.") from fault
 
@@ -49,9 +51,10 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> str:
         """`continue_final_message` leaves the last message open, so that the model goes on with it."""
-        values = {**(variables or {}), **self._tokens, "messages": messages}
+        values = {**(variables or {}), **self._tokens, "messages": messages, "tools": tools}
         values["add_generation_prompt"] = add_generation_prompt and not continue_final_message
         try:
             text = self._template.render(values)

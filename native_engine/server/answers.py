@@ -13,7 +13,9 @@ from native_engine.server.dialects import ChunkWriter, Dialect
 from native_engine.server.generation import Generation, Piece
 from native_engine.server.http import HttpError, Receive, Send, send_whole, unavailable
 from native_engine.server.logprobs import Spelling
+from native_engine.server.tools import whole_calls
 from native_engine.text.logprobs import TokenLogprobs
+from native_engine.text.tool_calls import CallPiece
 
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -38,10 +40,12 @@ def cancelled_when_gone(receive: Receive, generation: Generation) -> Iterator[No
 async def send_collected(send: Send, generation: Generation, dialect: Dialect, head: Head, spelling: Spelling) -> None:
     texts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
     logprobs: dict[int, list[TokenLogprobs]] = {choice.index: [] for choice in generation.choices}
+    calls: dict[int, list[CallPiece]] = {choice.index: [] for choice in generation.choices}
     while True:
         for piece in await generation.next():
             texts[piece.choice.index].append(piece.text)
             logprobs[piece.choice.index] += piece.logprobs
+            calls[piece.choice.index] += piece.calls
         if generation.done:
             break
     if generation.cancelled:
@@ -54,6 +58,7 @@ async def send_collected(send: Send, generation: Generation, dialect: Dialect, h
             "".join(texts[choice.index]),
             choice.finish_reason or "stop",
             dialect.logprobs(logprobs[choice.index], spelling) if choice.tells_logprobs else None,
+            whole_calls(calls[choice.index]),
         )
         for choice in generation.choices
     ]
@@ -93,9 +98,10 @@ async def send_stream(
 
 def _events(pieces: list[Piece], writers: dict[int, ChunkWriter]) -> bytes:
     events = []
-    for choice, text, logprobs, reason in pieces:
+    for choice, text, logprobs, calls, reason in pieces:
         writer = writers[choice.index]
         events.append(writer.text(text, logprobs))
+        events.append(writer.calls(calls))
         if reason is not None and reason not in _FAILED:
             events.append(writer.closing(reason))
     return b"".join(events)

@@ -12,7 +12,9 @@ from backends.wire import responses, sse
 from backends.wire.responses import Choice as FinishedChoice
 from backends.wire.responses import Head, Usage
 from native_engine.server.logprobs import Spelling, chat_logprobs, completion_logprobs
+from native_engine.server.tools import call_delta
 from native_engine.text.logprobs import TokenLogprobs
+from native_engine.text.tool_calls import CallPiece
 
 _encode_text = msgspec.json.Encoder().encode
 _SEAM = "seam"
@@ -75,6 +77,11 @@ class ChunkWriter:
             told = self._dialect.logprobs(logprobs, self._spelling)
             return opening + self._event(self._dialect.text(self._head, self._index, text, told))
         return b"".join((opening, self._before, _encode_text(text), self._after)) if text else opening
+
+    def calls(self, pieces: Sequence[CallPiece]) -> bytes:
+        """Of a chat: nothing else is asked for calls."""
+        chunks = (responses.chat_chunk(self._head, self._index, tool_calls=[call_delta(piece)]) for piece in pieces)
+        return b"".join(map(self._event, chunks))
 
     def closing(self, reason: str) -> bytes:
         return self._event(self._dialect.closing(self._head, self._index, reason))

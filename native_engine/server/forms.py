@@ -24,19 +24,20 @@ class Form(NamedTuple):
     field: str
 
 
-def form_of(request: ChatRequest | CompletionRequest) -> Form | None:
-    """None where any text will do. Raises InvalidRequest."""
+def form_of(request: ChatRequest | CompletionRequest, called: Form | None = None) -> Form | None:
+    """None where any text will do; `called`: the form of a call that is required. Raises InvalidRequest."""
     official = _of_format(request.response_format) if isinstance(request, ChatRequest) else None
     extended = _of_extension(request.structured_outputs) if request.structured_outputs else None
-    if official and extended:
-        raise _invalid("'structured_outputs' and 'response_format' exclude each other.", extended.field)
-    form = official or extended
+    if extended and (official or called):
+        other = "response_format" if official else "tool_choice"
+        raise _invalid(f"'structured_outputs' and '{other}' exclude each other.", extended.field)
+    form = official or extended or called
     if form is not None:
-        check_free_to_end(request)
+        _check_free_to_end(request)
     return form
 
 
-def check_free_to_end(request: ChatRequest | CompletionRequest) -> None:
+def _check_free_to_end(request: ChatRequest | CompletionRequest) -> None:
     """A form ends where it ends."""
     for name in ("min_tokens", "ignore_eos"):
         if getattr(request, name):

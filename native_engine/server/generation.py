@@ -14,6 +14,7 @@ from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 from native_engine.text.choice import Choice
 from native_engine.text.logprobs import TokenLogprobs
+from native_engine.text.tool_calls import CallPiece
 
 
 class Piece(NamedTuple):
@@ -22,6 +23,7 @@ class Piece(NamedTuple):
     choice: Choice
     text: str
     logprobs: list[TokenLogprobs]
+    calls: list[CallPiece]
     finish_reason: str | None
 
 

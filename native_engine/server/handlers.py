@@ -24,9 +24,11 @@ from native_engine.server.http import HttpError, Receive, Scope, Send, header, r
 from native_engine.server.prompts import chat_prompt, compiled, completion_prompts, sampling_params
 from native_engine.server.refusals import refuse_unsupported_chat, refuse_unsupported_completion
 from native_engine.server.service import Service
+from native_engine.server.tools import call_form, check_tools, may_call
 from native_engine.text.choice import Choice
 
 MAX_ANSWERS = 256
+MAX_CALLS = 128
 ACCOUNT_PATH = "/internal/requests/"  # and the request's id; the door lists no such path
 _MAX_ID_CHARACTERS = 200
 
@@ -36,6 +38,7 @@ async def chat(service: Service, scope: Scope, receive: Receive, send: Send) -> 
     request = requests.parse_chat(await read_body(receive))
     _check_model(service, request.model)
     refuse_unsupported_chat(request)
+    check_tools(request, service.template)
     prompts = [await chat_prompt(service, request)]
     await _answer(service, scope, receive, send, CHAT, request, prompts, arrived)
 
@@ -118,8 +121,9 @@ async def _answer(
     request_id = _request_id(scope)
     constraints = await _constraints(service, request, answers_each * len(prompts))
     sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each, constraints))
+    most_calls = _most_calls(request)
     choices = [
-        Choice(index, sequence.request_id, sequence.params, service.tokenizer.id_to_bytes)
+        Choice(index, sequence.request_id, sequence.params, service.tokenizer.id_to_bytes, most_calls)
         for index, sequence in enumerate(sequences)
     ]
     generation = Generation(service.delivery, service.metrics, choices, arrived, answers_each)
@@ -138,10 +142,18 @@ async def _constraints(
     service: Service, request: ChatRequest | CompletionRequest, count: int
 ) -> ListLike[Constraint | None]:
     """What holds each answer to the form that was asked for; a bad form is refused before anything runs."""
-    form = form_of(request)
+    called = call_form(request) if isinstance(request, ChatRequest) else None
+    form = form_of(request, called)
     if form is None:
         return [None] * count
     return service.grammars.constraints(await compiled(service, form, request), count)
+
+
+def _most_calls(request: ChatRequest | CompletionRequest) -> int:
+    """Calls of tools after which an answer ends; 0 where what looks like one is text."""
+    if not isinstance(request, ChatRequest) or not may_call(request):
+        return 0
+    return 1 if request.parallel_tool_calls is False else MAX_CALLS
 
 
 def _start(generation: Generation, sequences: list[Sequence]) -> None:

@@ -19,6 +19,7 @@ from native_engine.loading.chat_template import TemplateRefused
 from native_engine.request import SamplingParams
 from native_engine.server.forms import Form
 from native_engine.server.service import Service
+from native_engine.server.tools import shown_tools
 from native_engine.structured.compiler import GrammarFault
 
 # Longer texts are tokenised in a thread: at about 2 us a character the event loop would stutter for other streams.
@@ -29,6 +30,7 @@ _Result = TypeVar("_Result")
 
 async def chat_prompt(service: Service, request: ChatRequest) -> list[int]:
     length = sum(len(part) for message in request.messages for part in _texts(message))
+    length += sum(len(str(tool)) for tool in shown_tools(request) or ())
     return await _in_turn(service, length, lambda: encode_messages(service, request))
 
 
@@ -83,6 +85,7 @@ def encode_messages(service: Service, request: ChatRequest) -> list[int]:
             add_generation_prompt=request.add_generation_prompt is not False,
             continue_final_message=bool(request.continue_final_message),
             variables=request.chat_template_kwargs,
+            tools=shown_tools(request),
         )
     except TemplateRefused as fault:
         raise InvalidRequest(

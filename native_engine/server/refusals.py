@@ -32,9 +32,7 @@ _COMMON: dict[str, _Harmless] = {
     "echo": _falsy,
 }
 _CHAT: dict[str, _Harmless] = {
-    "tools": _falsy,
     "functions": _falsy,
-    "tool_choice": lambda value: value in ("none", "auto"),
     "function_call": lambda value: value in ("none", "auto"),
     "modalities": lambda value: set(value) <= {"text"},
     "audio": _falsy,

@@ -10,6 +10,7 @@ from native_engine.request import FinishReason, SamplingParams
 from native_engine.text.detokenize import IncrementalText
 from native_engine.text.logprobs import HeldLogprobs, TokenLogprobs
 from native_engine.text.stops import StopMatcher
+from native_engine.text.tool_calls import CallPiece, ToolCallReader
 
 
 class Taken(NamedTuple):
@@ -17,14 +18,17 @@ class Taken(NamedTuple):
 
     text: str
     logprobs: list[TokenLogprobs]
+    calls: list[CallPiece]
 
 
 class Choice:
     """`finish_reason` stays None until the text has its last piece; "abort" and "error" are no official reasons."""
 
     __slots__ = (
+        "_calls",
         "_logprobs",
         "_min_tokens",
+        "_most_calls",
         "_read",
         "_stops",
         "_text",
@@ -36,8 +40,14 @@ class Choice:
     )
 
     def __init__(
-        self, index: int, sequence_id: str, params: SamplingParams, id_to_bytes: Callable[[int], bytes]
+        self,
+        index: int,
+        sequence_id: str,
+        params: SamplingParams,
+        id_to_bytes: Callable[[int], bytes],
+        most_calls: int = 0,
     ) -> None:
+        """`most_calls`: calls of tools after which the answer ends; 0 reads none."""
         self.index = index
         self.sequence_id = sequence_id
         self.num_tokens = 0
@@ -47,6 +57,8 @@ class Choice:
         self._text = IncrementalText(id_to_bytes)
         self._stops = StopMatcher(params.stop)
         self._logprobs = HeldLogprobs()
+        self._calls = ToolCallReader() if most_calls else None
+        self._most_calls = most_calls
         self._read = 0  # characters, shown or held back
 
     def take(self, output: SequenceOutput) -> Taken:
@@ -67,4 +79,18 @@ class Choice:
         elif reason is not None:
             self.finish_reason = reason.value
             text += self._stops.flush()
-        return Taken(text, self._logprobs.show(text, ended=reason is not None and stopped is None))
+        logprobs = self._logprobs.show(text, ended=reason is not None and stopped is None)
+        if self._calls is None:
+            return Taken(text, logprobs, [])
+        shown, calls = self._read_calls(self._calls, text)
+        return Taken(shown, logprobs, calls)
+
+    def _read_calls(self, reader: ToolCallReader, text: str) -> tuple[str, list[CallPiece]]:
+        text, calls = reader.push(text)
+        if self.finish_reason is None and reader.complete >= self._most_calls:
+            self.finish_reason = "stop"
+        if self.finish_reason is not None:
+            text += reader.flush()
+        if self.finish_reason == "stop" and reader.started:
+            self.finish_reason = "tool_calls"
+        return text, calls

@@ -198,14 +198,13 @@ async def test_an_explicit_limit_beyond_the_context_is_refused_with_all_numbers(
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("functions", [{"name": "f"}]),
         ("presence_penalty", 0.5),
         ("frequency_penalty", -0.5),
         ("repetition_penalty", 1.1),
         ("logit_bias", {"5": 1}),
         ("echo", True),
         ("skip_special_tokens", False),
-        ("tool_choice", "required"),
         ("modalities", ["text", "audio"]),
     ],
 )
