@@ -20,6 +20,7 @@ class ModelCard:
     id: str
     context_length: int | None = None
     owned_by: str = "sekisho"
+    task: str | None = None  # "generate" or "embed", where the engine says so
 
 
 class Readiness(Enum):

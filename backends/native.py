@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from backends.base import Account, Backend, Fields, Options, Refusal
+from backends.base import Account, Backend, Fields, ModelCard, Options, Refusal
 from backends.errors import Broken, Rejected
 from backends.openai import OpenAIBackend
+from backends.refusals import unable
 
-_GENERATES = frozenset({"/v1/chat/completions", "/v1/completions"})
+_TASK_OF = {"/v1/chat/completions": "generate", "/v1/completions": "generate", "/v1/embeddings": "embed"}
+_OTHERWISE = {
+    "generate": "This model generates text and makes no embeddings. Use one that does.",
+    "embed": "This model makes embeddings and generates no text. Ask it at /v1/embeddings.",
+}
+# It cuts no input.
+_IGNORED: Mapping[str, Any] = {"truncate_prompt_tokens": None}
 _FINAL = frozenset({"finished", "aborted", "failed"})
 
 
@@ -27,11 +36,21 @@ class NativeBackend(OpenAIBackend):
     probed = ("/health",)
     keeps_accounts = True
     continues = True
+    _task: str | None = None
 
     def refusal(self, path: str, fields: Fields) -> Refusal | None:
-        if path in _GENERATES:
-            return None
-        return Refusal("The native engine generates text: it makes no embeddings and ranks nothing.", "model")
+        """By what `models` last told; before that the engine itself refuses."""
+        if path not in _TASK_OF:
+            return Refusal("The native engine ranks nothing.", "model")
+        if self._task not in (None, _TASK_OF[path]):
+            return Refusal(_OTHERWISE[self._task], "model", "unsupported_model")
+        return unable(fields, _IGNORED) if path == "/v1/embeddings" else None
+
+    async def models(self) -> list[ModelCard]:
+        cards = await super().models()
+        told = cards[0].task if cards else None
+        self._task = told if told in _OTHERWISE else None
+        return cards
 
     async def account(self, request_id: str) -> Account | None:
         try:

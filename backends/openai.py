@@ -215,4 +215,8 @@ async def _rejection(response: aiohttp.ClientResponse) -> Rejected:
 
 def _model_card(item: dict[str, Any]) -> ModelCard:
     context = item.get("max_model_len") or (item.get("meta") or {}).get("n_ctx")
-    return ModelCard(str(item["id"]), context, str(item.get("owned_by") or "unknown"))
+    return ModelCard(str(item["id"]), context, str(item.get("owned_by") or "unknown"), _text(item.get("task")))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -49,7 +49,7 @@ class QueueFull(RuntimeError):
 class Job:
     """The inputs of one request; their vectors as they come, in the inputs' order."""
 
-    def __init__(self, inputs: list[list[int]], on_end: Callable[[], None]) -> None:
+    def __init__(self, inputs: list[list[int]], on_end: Callable[[], object]) -> None:
         """`on_end` is called in the embedder's thread."""
         self.inputs = inputs
         self.on_end = on_end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -26,9 +26,15 @@ class EmbeddingsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT64_MAX)] | None = None
 
     @property
+    def each(self) -> list[str | list[int]]:
+        """What a vector is asked for, one by one."""
+        one = isinstance(self.input, str) or isinstance(self.input[0], int)
+        return cast(list[str | list[int]], [self.input] if one else self.input)
+
+    @property
     def inputs(self) -> int:
         """How many vectors are asked for."""
-        return 1 if isinstance(self.input, str) or isinstance(self.input[0], int) else len(self.input)
+        return len(self.each)
 
 
 _DECODER: msgspec.json.Decoder[EmbeddingsRequest] = msgspec.json.Decoder(EmbeddingsRequest)

@@ -41,6 +41,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
     created: int
     owned_by: str
     max_model_len: int | None = None
+    task: str | None = None  # "generate" or "embed"
 
 
 def usage_dict(usage: Usage) -> dict[str, Any]:
@@ -125,7 +126,8 @@ def model_dict(entry: ModelEntry) -> dict[str, Any]:
         "created": entry.created,
         "owned_by": entry.owned_by,
     }
-    return made if entry.max_model_len is None else {**made, "max_model_len": entry.max_model_len}
+    extras = {"max_model_len": entry.max_model_len, "task": entry.task}
+    return made | {name: value for name, value in extras.items() if value is not None}
 
 
 def model_list(entries: Iterable[ModelEntry]) -> bytes:

@@ -9,14 +9,25 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import msgspec
 
-from native_engine.server.generation import Generation
+from backends.wire.responses import Usage
 from native_engine.server.metrics import Metrics
 
 KEPT_REQUESTS = 20_000
 KEPT_SECONDS = 3600.0
+
+
+class UnderWay(Protocol):
+    """One request, and after its end what it was."""
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def usage(self) -> Usage: ...
 
 
 class Account(msgspec.Struct, frozen=True, gc=False):
@@ -57,11 +68,11 @@ class Accounts:
         self._requests = requests
         self._seconds = seconds
         self._clock = clock
-        self._open: dict[str, list[Generation]] = {}
+        self._open: dict[str, list[UnderWay]] = {}
         self._ended: OrderedDict[str, tuple[float, Account]] = OrderedDict()  # the oldest first
 
     @contextmanager
-    def kept(self, request_id: str, generation: Generation) -> Iterator[None]:
+    def kept(self, request_id: str, generation: UnderWay) -> Iterator[None]:
         """Around the answer; when it ends, `generation` must have ended too."""
         self._open.setdefault(request_id, []).append(generation)
         try:
@@ -76,7 +87,7 @@ class Accounts:
             found = account.after(found) if found else account
         return found
 
-    def _end(self, request_id: str, generation: Generation) -> None:
+    def _end(self, request_id: str, generation: UnderWay) -> None:
         self._open[request_id].remove(generation)
         if not self._open[request_id]:
             del self._open[request_id]
@@ -97,6 +108,6 @@ class Accounts:
             self._ended.popitem(last=False)
 
 
-def _account(request_id: str, generation: Generation) -> Account:
+def _account(request_id: str, generation: UnderWay) -> Account:
     usage = generation.usage
     return Account(request_id, generation.state, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)

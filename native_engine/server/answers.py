@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from backends.wire import sse
 from backends.wire.responses import Choice as FinishedChoice
@@ -25,8 +26,14 @@ _STREAM_HEADERS = [
 _FAILED = ("error", "abort")
 
 
+class Cancellable(Protocol):
+    def cancel(self) -> None:
+        """Nothing more is computed for it. Harmless at the end."""
+        ...
+
+
 @contextmanager
-def cancelled_when_gone(receive: Receive, generation: Generation) -> Iterator[None]:
+def cancelled_when_gone(receive: Receive, generation: Cancellable) -> Iterator[None]:
     """Watches for the client's leaving while the answer is made; an answer that fails half-way is not computed on."""
     watch = asyncio.ensure_future(receive())  # the body was read, so the next message can only be the disconnect
     watch.add_done_callback(lambda done: None if done.cancelled() else generation.cancel())
@@ -52,7 +59,7 @@ async def send_collected(send: Send, generation: Generation, dialect: Dialect, h
         return
     failed = next((choice.finish_reason for choice in generation.choices if choice.finish_reason in _FAILED), None)
     if failed is not None:
-        raise _failure(failed)
+        raise failure(failed)
     finished = [
         FinishedChoice(
             "".join(texts[choice.index]),
@@ -80,13 +87,13 @@ async def send_stream(
             return
         failed = next((piece.finish_reason for piece in pieces if piece.finish_reason in _FAILED), None)
         if failed is not None and not begun:
-            raise _failure(failed)
+            raise failure(failed)
         data = _events(pieces, writers)
         if not begun:
             begun = True
             await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
         if failed is not None:  # no [DONE] follows: nobody can take what came for the whole
-            await send({"type": "http.response.body", "body": data + sse.event(_failure(failed).body)})
+            await send({"type": "http.response.body", "body": data + sse.event(failure(failed).body)})
             return
         if generation.done:
             end = sse.event(dialect.usage(head, generation.usage)) if include_usage else b""
@@ -107,7 +114,7 @@ def _events(pieces: list[Piece], writers: dict[int, ChunkWriter]) -> bytes:
     return b"".join(events)
 
 
-def _failure(reason: str) -> HttpError:
+def failure(reason: str) -> HttpError:
     if reason == "abort":
         return unavailable("The engine is shutting down; the answer was cut off.")
     return HttpError(500, "The engine failed on this request.", "server_error", "engine_error")

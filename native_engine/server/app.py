@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from backends.wire.errors import InvalidRequest
-from native_engine.server import handlers
+from native_engine.server import embeddings, handlers
 from native_engine.server.http import (
     ClientGone,
     HttpError,
@@ -17,16 +17,40 @@ from native_engine.server.http import (
     send_whole,
     unavailable,
 )
-from native_engine.server.service import Service
+from native_engine.server.service import BaseService, EmbeddingService, Service
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Service, Scope, Receive, Send], Awaitable[None]]
+Handler = Callable[[BaseService, Scope, Receive, Send], Awaitable[None]]
+
+
+def _generating(handler: Callable[[Service, Scope, Receive, Send], Awaitable[None]]) -> Handler:
+    async def checked(service: BaseService, scope: Scope, receive: Receive, send: Send) -> None:
+        if not isinstance(service, Service):
+            raise _wrong_model(service, "makes embeddings and generates no text; use /v1/embeddings")
+        await handler(service, scope, receive, send)
+
+    return checked
+
+
+def _embedding(handler: Callable[[EmbeddingService, Scope, Receive, Send], Awaitable[None]]) -> Handler:
+    async def checked(service: BaseService, scope: Scope, receive: Receive, send: Send) -> None:
+        if not isinstance(service, EmbeddingService):
+            raise _wrong_model(service, "generates text and makes no embeddings; use /v1/chat/completions")
+        await handler(service, scope, receive, send)
+
+    return checked
+
+
+def _wrong_model(service: BaseService, why: str) -> InvalidRequest:
+    return InvalidRequest(f"The model '{service.info.name}' {why}.", "model", "unsupported_model")
+
 
 ROUTES: dict[str, tuple[str, Handler]] = {
-    "/v1/chat/completions": ("POST", handlers.chat),
-    "/v1/completions": ("POST", handlers.completions),
-    "/tokenize": ("POST", handlers.tokenize),
+    "/v1/chat/completions": ("POST", _generating(handlers.chat)),
+    "/v1/completions": ("POST", _generating(handlers.completions)),
+    "/tokenize": ("POST", _generating(handlers.tokenize)),
+    "/v1/embeddings": ("POST", _embedding(embeddings.embeddings)),
     "/v1/models": ("GET", handlers.models),
     "/metrics": ("GET", handlers.show_metrics),
     handlers.ACCOUNT_PATH: ("GET", handlers.account),
@@ -36,7 +60,7 @@ ROUTES: dict[str, tuple[str, Handler]] = {
 class App:
     """Answers from its first moment: 503 until `service` is set, and again while that one drains."""
 
-    def __init__(self, service: Service | None = None) -> None:
+    def __init__(self, service: BaseService | None = None) -> None:
         self.service = service
         self.draining = False
 
@@ -71,12 +95,12 @@ class App:
         service = self._loaded_service() if method == "GET" else self._ready_service()
         await handler(service, scope, receive, send)
 
-    def _loaded_service(self) -> Service:
+    def _loaded_service(self) -> BaseService:
         if self.service is None:
             raise unavailable("The engine is shutting down." if self.draining else "The model is loading.")
         return self.service
 
-    def _ready_service(self) -> Service:
+    def _ready_service(self) -> BaseService:
         service = self._loaded_service()
         if self.draining or not service.ready:
             raise unavailable("The engine is shutting down.")

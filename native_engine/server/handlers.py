@@ -23,7 +23,7 @@ from native_engine.server.generation import Generation
 from native_engine.server.http import HttpError, Receive, Scope, Send, header, read_body, send_whole, unavailable
 from native_engine.server.prompts import chat_prompt, compiled, completion_prompts, sampling_params
 from native_engine.server.refusals import refuse_unsupported_chat, refuse_unsupported_completion
-from native_engine.server.service import Service
+from native_engine.server.service import BaseService, Service
 from native_engine.server.tools import call_form, check_tools, may_call
 from native_engine.text.choice import Choice
 
@@ -36,7 +36,7 @@ _MAX_ID_CHARACTERS = 200
 async def chat(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
     arrived = time.perf_counter()
     request = requests.parse_chat(await read_body(receive))
-    _check_model(service, request.model)
+    check_model(service, request.model)
     refuse_unsupported_chat(request)
     check_tools(request, service.template)
     prompts = [await chat_prompt(service, request)]
@@ -46,19 +46,19 @@ async def chat(service: Service, scope: Scope, receive: Receive, send: Send) -> 
 async def completions(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
     arrived = time.perf_counter()
     request = requests.parse_completion(await read_body(receive))
-    _check_model(service, request.model)
+    check_model(service, request.model)
     refuse_unsupported_completion(request)
     prompts = await completion_prompts(service, request)
     await _answer(service, scope, receive, send, COMPLETION, request, prompts, arrived)
 
 
-async def models(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+async def models(service: BaseService, scope: Scope, receive: Receive, send: Send) -> None:
     info = service.info
-    entry = ModelEntry(info.name, info.created, "sekisho", info.max_model_len)
+    entry = ModelEntry(info.name, info.created, "sekisho", info.max_model_len, info.task)
     await send_whole(send, 200, responses.model_list([entry]))
 
 
-async def account(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
+async def account(service: BaseService, scope: Scope, receive: Receive, send: Send) -> None:
     """What one request has cost so far, or did."""
     request_id = scope["path"].removeprefix(ACCOUNT_PATH)
     found = service.accounts.find(request_id)
@@ -68,8 +68,8 @@ async def account(service: Service, scope: Scope, receive: Receive, send: Send) 
     await send_whole(send, 200, msgspec.json.encode(found))
 
 
-async def show_metrics(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
-    text = service.metrics.render(service.info.name, service.delivery.engine.stats())
+async def show_metrics(service: BaseService, scope: Scope, receive: Receive, send: Send) -> None:
+    text = service.metrics.render(service.info.name, service.worker.stats())
     await send_whole(send, 200, text, metrics.CONTENT_TYPE)
 
 
@@ -89,7 +89,7 @@ async def tokenize(service: Service, scope: Scope, receive: Receive, send: Send)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
         raise InvalidRequest(f"The request body is not valid: {fault}.", code="invalid_json") from fault
     name = asked.model or service.info.name
-    _check_model(service, name)
+    check_model(service, name)
     if (asked.prompt is None) == (not asked.messages):
         raise InvalidRequest("Expected either 'prompt' or 'messages'.", "prompt")
     if asked.messages:
@@ -118,7 +118,7 @@ async def _answer(
     if answers_each * len(prompts) > MAX_ANSWERS:
         raise InvalidRequest(f"A request may ask for {MAX_ANSWERS} answers at most, n x prompts.", "n", "invalid_value")
     parameters = [sampling_params(request, len(each), service, dialect.field) for each in prompts]
-    request_id = _request_id(scope)
+    request_id = id_of(scope)
     constraints = await _constraints(service, request, answers_each * len(prompts))
     sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each, constraints))
     most_calls = _most_calls(request)
@@ -188,13 +188,13 @@ def _sequences(
         )
 
 
-def _request_id(scope: Scope) -> str:
+def id_of(scope: Scope) -> str:
     given = header(scope, b"x-request-id")
     if given and len(given) <= _MAX_ID_CHARACTERS and given.isprintable():
         return given
     return uuid.uuid4().hex
 
 
-def _check_model(service: Service, name: str) -> None:
+def check_model(service: BaseService, name: str) -> None:
     if name != service.info.name:
         raise HttpError(404, f"The model '{name[:100]}' does not exist.", "invalid_request_error", "model_not_found")

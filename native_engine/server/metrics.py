@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from backends.wire.responses import Usage
+from native_engine.embedder import EmbedderStats
 from native_engine.engine import Stats
 from native_engine.histogram import Histogram
 
@@ -43,9 +44,10 @@ class Metrics:
         self.accounted["cached"] += usage.cached_tokens
         self.accounted["completion"] += usage.completion_tokens
 
-    def render(self, model: str, stats: Stats) -> bytes:
+    def render(self, model: str, stats: Stats | EmbedderStats) -> bytes:
         labels = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-        lines = [*_engine_lines(labels, stats)]
+        own = _embedder_values(stats) if isinstance(stats, EmbedderStats) else _engine_values(stats)
+        lines = [*_plain_lines(labels, own)]
         lines.append("# TYPE sekisho_engine_request_success_total counter")
         for reason, count in self.finished.items():
             lines.append(f'sekisho_engine_request_success_total{{{labels},finished_reason="{reason}"}} {count}')
@@ -54,15 +56,19 @@ class Metrics:
             lines.append(f"sekisho_engine_accounted_{kind}_tokens_total{{{labels}}} {tokens}")
         lines += stats.step_times.lines("sekisho_engine_step_seconds", labels)
         lines += stats.step_tokens.lines("sekisho_engine_step_tokens", labels)
-        lines += stats.step_decodes.lines("sekisho_engine_step_decodes", labels)
-        lines += self.first_token.lines("sekisho_engine_time_to_first_token_seconds", labels)
-        lines += self.inter_token.lines("sekisho_engine_inter_token_latency_seconds", labels)
+        if isinstance(stats, Stats):
+            lines += stats.step_decodes.lines("sekisho_engine_step_decodes", labels)
+            lines += self.first_token.lines("sekisho_engine_time_to_first_token_seconds", labels)
+            lines += self.inter_token.lines("sekisho_engine_inter_token_latency_seconds", labels)
         lines += self.latency.lines("sekisho_engine_e2e_request_latency_seconds", labels)
         return ("\n".join(lines) + "\n").encode()
 
 
-def _engine_lines(labels: str, stats: Stats) -> Iterator[str]:
-    for name, kind, value in (
+_Value = tuple[str, str, float]
+
+
+def _engine_values(stats: Stats) -> tuple[_Value, ...]:
+    return (
         ("num_requests_running", "gauge", stats.running),
         ("num_requests_waiting", "gauge", stats.waiting),
         ("kv_cache_usage_perc", "gauge", stats.kv_blocks_used / max(stats.kv_blocks_total, 1)),
@@ -75,6 +81,20 @@ def _engine_lines(labels: str, stats: Stats) -> Iterator[str]:
         ("prefix_cache_queries_total", "counter", stats.prefix_cache_queries),
         ("prefix_cache_hits_total", "counter", stats.prefix_cache_hits),
         ("steps_total", "counter", stats.steps),
-    ):
+    )
+
+
+def _embedder_values(stats: EmbedderStats) -> tuple[_Value, ...]:
+    return (
+        ("num_requests_running", "gauge", stats.running),
+        ("num_requests_waiting", "gauge", stats.waiting),
+        ("inputs_total", "counter", stats.inputs_total),
+        ("prompt_tokens_total", "counter", stats.tokens_total),
+        ("steps_total", "counter", stats.steps),
+    )
+
+
+def _plain_lines(labels: str, values: tuple[_Value, ...]) -> Iterator[str]:
+    for name, kind, value in values:
         yield f"# TYPE sekisho_engine_{name} {kind}"
         yield f"sekisho_engine_{name}{{{labels}}} {value}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from llguidance import LLMatcher
@@ -22,16 +21,11 @@ from native_engine.server.service import Service
 from native_engine.server.tools import shown_tools
 from native_engine.structured.compiler import GrammarFault
 
-# Longer texts are tokenised in a thread: at about 2 us a character the event loop would stutter for other streams.
-_LONG_TEXT = 4096
-
-_Result = TypeVar("_Result")
-
 
 async def chat_prompt(service: Service, request: ChatRequest) -> list[int]:
     length = sum(len(part) for message in request.messages for part in _texts(message))
     length += sum(len(str(tool)) for tool in shown_tools(request) or ())
-    return await _in_turn(service, length, lambda: encode_messages(service, request))
+    return await service.in_turn(length, lambda: encode_messages(service, request))
 
 
 async def completion_prompts(service: Service, request: CompletionRequest) -> list[list[int]]:
@@ -39,8 +33,7 @@ async def completion_prompts(service: Service, request: CompletionRequest) -> li
     add_special = request.add_special_tokens is not False
     prompts = request.prompts
     length = sum(len(prompt) for prompt in prompts if isinstance(prompt, str))
-    found = await _in_turn(
-        service,
+    found = await service.in_turn(
         length,
         lambda: [service.tokenizer.encode(each, add_special) if isinstance(each, str) else each for each in prompts],
     )
@@ -154,12 +147,6 @@ def _room(output_limit: int | None, num_prompt_tokens: int, limit: int, field: s
             "context_length_exceeded",
         )
     return room
-
-
-async def _in_turn(service: Service, length: int, work: Callable[[], _Result]) -> _Result:
-    if length < _LONG_TEXT:
-        return work()
-    return await asyncio.get_running_loop().run_in_executor(service.long_texts, work)
 
 
 def _texts(message: Message) -> list[str]:

@@ -19,14 +19,17 @@ from typing import TypeVar, cast
 import uvicorn
 
 from native_engine.config import EngineConfig, validate
+from native_engine.embedder import Embedder
 from native_engine.engine import Engine, EngineLoop
 from native_engine.loading import store
 from native_engine.loading.chat_template import ChatTemplate
+from native_engine.loading.encoder_config import is_encoder
+from native_engine.loading.text_encoder import TextEncoder
 from native_engine.loading.tokenizer import Tokenizer, load_tokenizer
 from native_engine.loading.weights import open_weights
 from native_engine.server.app import App
 from native_engine.server.delivery import Delivery
-from native_engine.server.service import ModelInfo, Service
+from native_engine.server.service import BaseService, EmbeddingService, ModelInfo, Service
 from native_engine.server.sockets import listening
 
 logger = logging.getLogger(__name__)
@@ -52,12 +55,22 @@ class Loaded:
     template: ChatTemplate | None
 
 
-Loader = Callable[[EngineConfig, Path], Loaded]
+@dataclass(frozen=True)
+class LoadedEncoder:
+    embedder: Embedder
+    texts: TextEncoder
 
 
-def load(config: EngineConfig, path: Path) -> Loaded:
-    from native_engine.model_runner import load_runner  # torch, seconds of import: not before the port answers
+Loader = Callable[[EngineConfig, Path], Loaded | LoadedEncoder]
 
+
+def load(config: EngineConfig, path: Path) -> Loaded | LoadedEncoder:
+    # torch, seconds of import: not before the port answers
+    from native_engine.encoder import load_encoder
+    from native_engine.model_runner import load_runner
+
+    if is_encoder(path):
+        return LoadedEncoder(Embedder(load_encoder(config, path), config), TextEncoder(path))
     weights = open_weights(path)
     tokenizer = load_tokenizer(path)
     source = weights.config.chat_template
@@ -151,7 +164,7 @@ class _Process:
                 raise RuntimeError("the engine loop has ended; the log says why")
             await asyncio.wait({stopping}, timeout=_WATCH_SECONDS)
 
-    async def _load(self) -> Service:
+    async def _load(self) -> BaseService:
         started = time.perf_counter()
         try:
             loaded = await _in_daemon_thread(lambda: self._loader(self._engine_config, self._path))
@@ -161,7 +174,7 @@ class _Process:
         gc.collect()
         gc.freeze()  # the model's objects live for ever; no collection need look at them again
         sys.setswitchinterval(_SWITCH_SECONDS)
-        service.delivery.engine.start()
+        service.worker.start()
         self._app.service = service
         seconds = time.perf_counter() - started
         logger.info("serving %s, %d tokens of context, after %.1f s", self._name, service.info.max_model_len, seconds)
@@ -182,7 +195,9 @@ class _Process:
             self._hurried = asyncio.ensure_future(self._app.service.drain(0))
 
 
-def _service(name: str, loaded: Loaded) -> Service:
+def _service(name: str, loaded: Loaded | LoadedEncoder) -> BaseService:
+    if isinstance(loaded, LoadedEncoder):
+        return EmbeddingService(name, loaded.embedder, loaded.texts)
     delivery = Delivery()
     delivery.connect(EngineLoop(loaded.engine, delivery.deliver))
     return Service(

@@ -4,37 +4,56 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar
 
+from native_engine.embedder import Embedder, EmbedderStats
+from native_engine.engine import Stats
 from native_engine.loading.chat_template import ChatTemplate
+from native_engine.loading.text_encoder import TextEncoder
 from native_engine.loading.tokenizer import Tokenizer
 from native_engine.server.accounts import Accounts
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 from native_engine.structured.compiler import Compiler
 
+# Longer texts are tokenised in a thread: at about 2 us a character the event loop would stutter for other streams.
+_LONG = 4096
+
+_Result = TypeVar("_Result")
+
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """`max_model_len` counts prompt and output together."""
+    """`max_model_len` counts prompt and output together; of embeddings, one input."""
 
     name: str
     max_model_len: int
+    task: Literal["generate", "embed"] = "generate"
     created: int = field(default_factory=lambda: int(time.time()))
 
 
-class Service:
-    """A model that answers."""
+class Worker(Protocol):
+    """The thread that computes."""
 
-    def __init__(
-        self, info: ModelInfo, tokenizer: Tokenizer, template: ChatTemplate | None, delivery: Delivery
-    ) -> None:
+    @property
+    def is_running(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def stats(self) -> Stats | EmbedderStats: ...
+
+    def shutdown(self, timeout: float) -> None: ...
+
+
+class BaseService:
+    """A model that answers, whatever it makes."""
+
+    def __init__(self, info: ModelInfo, worker: Worker) -> None:
         self.info = info
-        self.tokenizer = tokenizer
-        self.template = template
-        self.delivery = delivery
-        self.grammars = Compiler(tokenizer)
+        self.worker = worker
         self.metrics = Metrics()
         self.accounts = Accounts(self.metrics)
         self.draining = False
@@ -43,10 +62,38 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        return not self.draining and self.delivery.engine.is_running
+        return not self.draining and self.worker.is_running
+
+    async def in_turn(self, length: int, work: Callable[[], _Result]) -> _Result:
+        """Beside the event loop where the work is long, by the number of characters or numbers."""
+        if length < _LONG:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self.long_texts, work)
 
     async def drain(self, limit: float) -> None:
         """Takes nothing new; what runs may finish within `limit` seconds, then it is aborted."""
         self.draining = True
-        await asyncio.to_thread(self.delivery.engine.shutdown, limit)
+        await asyncio.to_thread(self.worker.shutdown, limit)
         self.long_texts.shutdown(wait=False, cancel_futures=True)
+
+
+class EmbeddingService(BaseService):
+    """A model that makes embeddings."""
+
+    def __init__(self, name: str, embedder: Embedder, texts: TextEncoder) -> None:
+        super().__init__(ModelInfo(name, embedder.encoder.max_model_len, "embed"), embedder)
+        self.embedder = embedder
+        self.texts = texts
+
+
+class Service(BaseService):
+    """A model that generates."""
+
+    def __init__(
+        self, info: ModelInfo, tokenizer: Tokenizer, template: ChatTemplate | None, delivery: Delivery
+    ) -> None:
+        super().__init__(info, delivery.engine)
+        self.tokenizer = tokenizer
+        self.template = template
+        self.delivery = delivery
+        self.grammars = Compiler(tokenizer)

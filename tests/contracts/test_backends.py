@@ -257,7 +257,28 @@ async def test_a_complete_answer_gives_its_connection_back(http_rig: tuple[OpenA
     assert server.connections == 1
 
 
-def test_our_own_engine_says_beforehand_that_it_makes_no_embeddings() -> None:
+@pytest.mark.parametrize(
+    ("task", "refused"),
+    [
+        ("generate", {"/v1/embeddings"}),
+        ("embed", {"/v1/chat/completions", "/v1/completions"}),
+        (None, set()),
+        (["embed"], set()),
+    ],
+)
+async def test_our_own_engine_says_beforehand_what_its_model_does_not_do(
+    task: object, refused: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     backend = NativeBackend("native", "unix:/nowhere/engine.sock")
-    assert backend.refusal("/v1/chat/completions", {}) is None
-    assert backend.refusal("/v1/embeddings", {}) is not None
+    paths = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+    assert [path for path in paths if backend.refusal(path, {})] == []  # it has told nothing yet
+
+    async def get(path: str) -> bytes:
+        return msgspec.json.encode({"data": [{"id": "m", "task": task}]})
+
+    monkeypatch.setattr(backend, "_get", get)
+    await backend.models()
+    assert {path for path in paths if backend.refusal(path, {})} == refused
+    assert backend.refusal("/v1/rerank", {}) is not None
+    if task == "embed":
+        assert backend.refusal("/v1/embeddings", {"truncate_prompt_tokens": msgspec.Raw(b"-1")}) is not None

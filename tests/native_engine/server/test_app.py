@@ -23,7 +23,7 @@ async def test_health_is_ok_once_there_is_a_model(bench: Bench) -> None:
 
 
 async def test_unknown_paths_and_wrong_methods_have_openai_errors(bench: Bench) -> None:
-    missing = await bench.client.get("/v1/embeddings")
+    missing = await bench.client.get("/v1/rerank")
     wrong = await bench.client.get("/v1/chat/completions")
     assert (missing.status, missing.json["error"]["code"]) == (404, "unknown_url")
     assert (wrong.status, wrong.json["error"]["code"]) == (405, "method_not_allowed")
