@@ -29,8 +29,9 @@ SEATS = 32
 class Engine:
     """The native engine on a socket of its own, small."""
 
-    def __init__(self, name: str, folder: Path, data_dir: Path) -> None:
+    def __init__(self, name: str, folder: Path, data_dir: Path, model: str = MODEL) -> None:
         self.name = name
+        self._model = model
         self.socket = folder / f"{name}.sock"
         self._log = folder / f"{name}.log"
         self._data_dir = data_dir
@@ -44,6 +45,7 @@ class Engine:
         """Returns before it is ready."""
         small = ("--kv-cache-memory", "256MiB", "--max-num-seqs", str(SEATS), "--num-threads", "1")
         command = [*COMMAND, "engine", "--uds", str(self.socket), "--data-dir", str(self._data_dir), *small]
+        command += ["--model", self._model]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=clean_environment(), stdout=log, stderr=log)
 
@@ -122,7 +124,7 @@ class Gateway:
         self._settings = {**own, "target_tokens_per_second": 0, "lease_seconds": 2, **settings}
         self._redis = redis.Redis.from_url(redis_url)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=300)
         self.client = aiohttp.ClientSession(url, headers=AUTH, connector=connector, timeout=timeout)
         self._process: subprocess.Popen[bytes] | None = None
