@@ -63,7 +63,7 @@ class Sampler:
 def mask(logits: torch.Tensor, allowed: bytes) -> torch.Tensor:
     """A copy in which only tokens whose bit is set can be chosen."""
     bits = np.unpackbits(np.frombuffer(allowed, np.uint8), count=len(logits), bitorder="little")
-    return logits.masked_fill(torch.from_numpy(bits) == 0, float("-inf"))
+    return torch.where(torch.from_numpy(bits.view(np.bool_)), logits, float("-inf"))
 
 
 def logprobs_of(logits: torch.Tensor, token: int, count: int) -> Logprobs:

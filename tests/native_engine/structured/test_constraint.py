@@ -168,6 +168,13 @@ def test_a_grammar_beyond_its_limits_ends_its_own_request_with_an_error() -> Non
     assert (lost.finish_reason, other.finish_reason) == (FinishReason.ERROR, FinishReason.STOP)
 
 
+def test_a_place_that_was_lost_is_told(compiler: Compiler) -> None:
+    (constraint,) = compiler.constraints(compiler.compile(schema_grammar(SCHEMA)), 1)
+    assert constraint.allowed() is not None
+    constraint.push(TOKENIZER.encode("}")[0])
+    assert constraint.allowed() is None
+
+
 def test_a_fault_in_a_grammar_is_named(compiler: Compiler) -> None:
     with pytest.raises(GrammarFault, match="objekt"):
         compiler.compile(schema_grammar({"type": "objekt"}))
