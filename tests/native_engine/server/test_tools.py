@@ -11,8 +11,8 @@ from tests.native_engine.server.conftest import Answer, Bench
 from tests.native_engine.tiny_model import TEMPLATE
 
 TOOL_TEMPLATE = (
-    "{% if tools %}Answer with <tool_call>{...}</tool_call>.{% for tool in tools %}{{ tool.function.name }}: {{ tool.function.description }}{% endfor %}"
-    "{% endif %}" + TEMPLATE
+    "{% if tools %}Answer with <tool_call>{...}</tool_call>.{% for tool in tools %}"
+    "{{ tool.function.name }}: {{ tool.function.description }}{% endfor %}{% endif %}" + TEMPLATE
 )
 PARAMETERS = {
     "type": "object",
