@@ -51,10 +51,11 @@ async def test_a_stream_tells_the_same_as_the_whole_and_each_with_its_text(bench
     assert "".join(streamed.deltas) == text
 
 
-async def test_tokens_of_a_stop_string_are_not_told(bench: Bench) -> None:
+@pytest.mark.parametrize("limit", [2, 9])  # 2: the token that completes the string is the last one allowed
+async def test_tokens_of_a_stop_string_are_not_told(bench: Bench, limit: int) -> None:
     bench.say("hello world hello")
     for stream in (False, True):
-        answer = await bench.client.chat(logprobs=True, stop=" world", stream=stream)
+        answer = await bench.client.chat(logprobs=True, stop=" world", stream=stream, max_tokens=limit)
         entries = chat_entries(answer) if stream else answer.json["choices"][0]["logprobs"]["content"]
         assert [entry["token"] for entry in entries] == ["hello"]
 
