@@ -274,12 +274,20 @@ class EngineAway(DoorError):
         self.retry_after = math.ceil(retry_after)
 
 
+# What an engine says then is about the gateway: its key, and which other models there are.
+_ABOUT_US = {
+    401: "The engine refuses this gateway's credential. Tell an administrator.",
+    403: "The engine lets this gateway do less than was asked for. Tell an administrator.",
+    404: "The engine does not have what was asked for. Tell an administrator.",
+}
+
+
 class EngineRefused(DoorError):
     log_level = logging.INFO
 
     def __init__(self, status: int, body: bytes, retry_after: str | None = None) -> None:
         foreign = normalise(status, body)
-        super().__init__(foreign.message, code=foreign.code)
+        super().__init__(_ABOUT_US.get(foreign.status, foreign.message), code=foreign.code)
         self.status = _public_status(foreign.status)
         self.type = foreign.type if self.status == foreign.status else "server_error"
         if self.status in (429, 503):

@@ -49,9 +49,8 @@ def normalise(status: int, body: bytes) -> ForeignError:
     """
     fields = _fields(body)
     status = _status(status, fields)
-    said = _clean(_message(fields))
-    message = _ABOUT_US.get(status) or said or _DEFAULT_MESSAGES.get(status, _LEAST)
-    return ForeignError(status, message, _TYPES.get(status, _type_of_range(status)), _code(status, said, fields))
+    message = _clean(_message(fields)) or _DEFAULT_MESSAGES.get(status, "The engine could not answer this request.")
+    return ForeignError(status, message, _TYPES.get(status, _type_of_range(status)), _code(status, message, fields))
 
 
 def _fields(body: bytes) -> dict[str, Any]:
@@ -104,13 +103,6 @@ _TYPES = {
     501: "not_supported_error",
     503: "unavailable_error",
 }
-# What the engine says then is about the gateway: its key, and which other models there are.
-_ABOUT_US = {
-    401: "The engine refuses this gateway's credential. Tell an administrator.",
-    403: "The engine lets this gateway do less than was asked for. Tell an administrator.",
-    404: "The engine does not have what was asked for. Tell an administrator.",
-}
-_LEAST = "The engine could not answer this request."
 _DEFAULT_MESSAGES = {
     500: "The engine failed on this request.",
     503: "The engine is not ready or has no room. Try again shortly.",

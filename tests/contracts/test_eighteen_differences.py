@@ -20,6 +20,8 @@ from tests.contracts.recorded.server import RecordedEngine, playing
 from tests.gateway.conftest import StartDoor, error_of, eventually
 from tests.gateway.test_disconnect import RawClient, usage
 
+pytestmark = pytest.mark.usefixtures("lasting_engines")
+
 ENGINES = ("llamacpp", "vllm", "sglang", "ollama")
 every_engine = pytest.mark.parametrize("kind", ENGINES)
 TOOLS = [{"type": "function", "function": {"name": "f"}}]

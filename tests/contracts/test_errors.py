@@ -39,3 +39,12 @@ def test_every_backend_error_becomes_an_answer_without_the_transports_words(kind
 )
 def test_the_engines_status_becomes_the_users(engine: int, user: int) -> None:
     assert from_backend(Rejected(engine, b'{"error":{"message":"m"}}')).status == user
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(401, b'{"error":"Unauthorized"}'), (403, b""), (404, b"Valid aliases: a")]
+)
+def test_what_concerns_the_gateway_is_not_told_as_if_it_were_the_users_doing(status: int, body: bytes) -> None:
+    message = from_backend(Rejected(status, body)).message
+    assert "administrator" in message
+    assert "aliases" not in message

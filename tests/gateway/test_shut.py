@@ -58,7 +58,7 @@ async def engine() -> AsyncIterator[ReplayServer]:
 
 
 @pytest.fixture
-async def door(start_door: StartDoor, engine: ReplayServer) -> RunningDoor:
+async def door(engine: ReplayServer, start_door: StartDoor) -> RunningDoor:
     return await start_door(OpenAIBackend("fake", engine.url, "engine-key"))
 
 

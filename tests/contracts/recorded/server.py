@@ -60,6 +60,7 @@ class RecordedEngine:
         self.hold_after: int | None = None
         self._known = exchanges(engine)
         self._first: tuple[str, ...] = ()
+        self._open: set[asyncio.StreamWriter] = set()
 
     def play(self, *names: str) -> None:
         """Answer with these recordings where method and path fit, whatever the body is; with none: as at the start."""
@@ -87,10 +88,17 @@ class RecordedEngine:
         return max(fitting, key=lambda one: _likeness(one.asked, fields), default=_NOT_RECORDED)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while await self._one(reader, writer):
                 pass
         writer.transport.abort()
+        self._open.discard(writer)
+
+    def hang_up(self) -> None:
+        """Connections that their client has kept open."""
+        for writer in list(self._open):
+            writer.transport.abort()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One exchange; whether the connection can have another."""
@@ -133,6 +141,9 @@ async def playing(engine: str) -> AsyncIterator[RecordedEngine]:
         yield recorded
     finally:
         server.close()
+        for _ in range(5):  # one may have been accepted just now
+            recorded.hang_up()
+            await asyncio.sleep(0)
 
 
 def _likeness(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> tuple[bool, int]:
