@@ -198,24 +198,24 @@ def test_what_cannot_be_gone_on_with_is_refused(compiler: Compiler) -> None:
 def test_a_real_model_says_what_fits(smollm2: Path) -> None:
     from native_engine.llm import LLM
 
-    llm = LLM(str(smollm2), max_model_len=1024)
-    compiler = Compiler(llm.tokenizer)
+    engine, tokenizer, _ = LLM(str(smollm2), max_model_len=1024)._generator
+    compiler = Compiler(tokenizer)
     matcher = compiler.compile(schema_grammar(SCHEMA))
-    prompt = llm.tokenizer.encode("<|im_start|>user\nWrite JSON.<|im_end|>\n<|im_start|>assistant\n")
+    prompt = tokenizer.encode("<|im_start|>user\nWrite JSON.<|im_end|>\n<|im_start|>assistant\n")
     sequences = [
         Sequence(
             str(n),
             prompt,
             SamplingParams(max_tokens=300, seed=n),
-            eos_token_ids=llm.tokenizer.eos_token_ids,
+            eos_token_ids=tokenizer.eos_token_ids,
             constraint=each,
         )
         for n, each in enumerate(compiler.constraints(matcher, 4))
     ]
     for sequence in sequences:
-        llm.engine.add(sequence)
-    while llm.engine.scheduler.has_work:
-        llm.engine.step()
+        engine.add(sequence)
+    while engine.scheduler.has_work:
+        engine.step()
     for sequence in sequences:
         assert sequence.finish_reason is FinishReason.STOP
-        jsonschema_rs.validate(SCHEMA, json.loads(llm.tokenizer.decode(sequence.output_token_ids)))
+        jsonschema_rs.validate(SCHEMA, json.loads(tokenizer.decode(sequence.output_token_ids)))
