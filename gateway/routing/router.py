@@ -13,12 +13,14 @@ import msgspec
 from backends.base import Fields, Refusal
 from gateway.errors import BadRequest, ModelNotFound, StaysInside
 from gateway.routing.fleet import Fleet
+from gateway.routing.health import State
 from gateway.routing.member import Member
 from gateway.routing.prefixes import Chain
 from gateway.routing.score import Candidate, Choice, choices
 from gateway.settings.engines import DATA_CLASS, EVERYBODY, BackendSettings
 
 _DATA_CLASS = re.compile(DATA_CLASS)
+_TRIAL = 1000.0  # times cheaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,13 @@ def candidate(member: Member, warm: float = 0.0) -> Candidate:
     others = max(0, (member.load.running or 0) - member.in_flight) if member.backend.trusts_load else 0
     if member.stale:
         others = member.capacity
+    # A trial has to come, or nobody learns that it is well again; should it fail, another is asked.
+    on_trial = member.health.state(now) is State.FAILING
     return Candidate(
         member.name,
         member.speed,
         warm,
-        weight=member.settings.weight,
+        weight=member.settings.weight * (_TRIAL if on_trial else 1),
         slowness=member.health.slowness(now),
         others=others,
     )

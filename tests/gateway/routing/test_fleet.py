@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.base import Fields, Load, ModelCard, Readiness, Refusal
-from backends.errors import Rejected
+from backends.errors import Broken, Rejected
 from backends.fake import FakeBackend
 from gateway.errors import EngineAway
 from gateway.routing.components import lines_of
@@ -92,6 +92,13 @@ def test_an_engine_whose_figures_are_stale_counts_as_full() -> None:
     stale.stale = "Its load figures cannot be read."
     assert candidate(stale).seconds(100) > candidate(lively).seconds(100)
     assert candidate(stale).others == 4
+
+
+def test_an_engine_on_trial_is_tried_though_it_was_slow() -> None:
+    sick, well = member("a", "m", weight=0.1), member("b", "m")
+    for number in range(3):
+        sick.health.observe_failure(Broken("cut"), str(number), time.monotonic() - 2)
+    assert candidate(sick).seconds(1000) < candidate(well).seconds(1000)
 
 
 def test_what_an_engine_has_from_elsewhere_counts_and_ours_does_not() -> None:
