@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from backends.fake import FakeBackend
+from backends.fake import FakeBackend, chat_script
 from gateway.cli import selftest
 from gateway.cli.console import CliError
 from gateway.cli.selftest import Outcome
@@ -31,7 +31,8 @@ async def remains(door: RunningDoor) -> list[Any]:
 
 
 async def test_each_kind_of_limit_is_seen_to_refuse(start_door: StartDoor) -> None:
-    door = await start_door(prices=PRICES)
+    # Slow enough that requests sent together run together.
+    door = await start_door(FakeBackend(lambda body: chat_script(("a",) * 3, gap=0.05)), prices=PRICES)
     before = await remains(door)
     outcomes = await proved(door)
     assert set(outcomes) == {*LIMITS, "shadow"}
