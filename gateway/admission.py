@@ -24,7 +24,7 @@ from gateway.quotas.service import QuotaService
 from gateway.rooms import Rooms
 from gateway.routing.journey import Journey
 from gateway.routing.router import Way
-from gateway.scope import Principal, QueueClass, RequestScope
+from gateway.scope import GENERATES, Principal, QueueClass, RequestScope
 from gateway.settings import Settings
 from gateway.store.redis import Store
 from gateway.streaming.meter import Meter
@@ -153,8 +153,7 @@ class Admission:
         return ""
 
     async def _plan(self, request: RequestScope) -> Plan:
-        generates = request.form in ("chat", "completions")
-        size = Size(request.prompt_estimate, request.output_limit, request.context, generates)
+        size = Size(request.prompt_estimate, request.output_limit, request.context, request.form in GENERATES)
         plan = await self._quotas.plan(request.request_id, request.known(), request.model, size)
         if plan.output_cap:
             name = "max_completion_tokens" if request.form == "chat" else "max_tokens"

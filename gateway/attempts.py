@@ -22,7 +22,7 @@ from gateway.routing.fleet import Fleet
 from gateway.routing.journey import Journey
 from gateway.routing.member import Member
 from gateway.routing.mending import mendable
-from gateway.scope import Form, RequestScope
+from gateway.scope import GENERATES, Form, RequestScope
 from gateway.settings import Settings
 from gateway.streaming.continuation import Transcript
 from gateway.streaming.edit import Edit, renamed
@@ -42,7 +42,6 @@ PATHS: dict[Form, str] = {
     "embeddings": "/v1/embeddings",
     "rerank": "/v1/rerank",
 }
-_STREAMED = frozenset({"chat", "completions"})
 _LARGEST_WHOLE_ANSWER = 256 * 2**20  # 2,048 embeddings of 4,096 numbers, as text
 _TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _RECOVERY_LOOK_SECONDS = 0.05
@@ -159,7 +158,7 @@ class Attempts:
             client=settings.client_stall_timeout,
         )
         edit = self._edit or renamed(member.names[request.model], request.model)
-        if request.form not in _STREAMED:
+        if request.form not in GENERATES:
             body = await whole(upstream, self._meter, patience, _LARGEST_WHOLE_ANSWER, edit)
             self._sink.committed = self._sink.answered = True
             await send_whole(request, body)
@@ -247,7 +246,7 @@ class Attempts:
 def _body(request: RequestScope, fields: Fields, model: str) -> bytes:
     """What the engine gets. It always streams to the door where it can, and always counts."""
     sent = {**fields, "model": msgspec.Raw(msgspec.json.encode(model))}
-    if request.form in _STREAMED and not (request.streaming and request.wants_usage):
+    if request.form in GENERATES and not (request.streaming and request.wants_usage):
         options = msgspec.json.decode(fields.get("stream_options", b"null")) or {}
         told = msgspec.json.encode(options | {"include_usage": True})
         sent |= {"stream": msgspec.Raw(b"true"), "stream_options": msgspec.Raw(told)}

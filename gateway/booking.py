@@ -105,8 +105,7 @@ class Booking:
 
     def served(self, opened: Opened) -> float:
         """The weighted service that a request has taken so far."""
-        used = _used(opened)
-        return self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
+        return self._weighted(_used(opened))
 
     async def account(self, request_id: str) -> Usage | None:
         """What the engines counted of a request whose gateway died. Raises BackendError where one cannot say yet."""
@@ -168,8 +167,10 @@ class Booking:
                 log.error("request %s could not be booked: %s", request.request_id, request.tokens)
 
     def _release(self, request: RequestScope, used: ledger.Used, seconds_per_token: float = 0.0) -> Call:
-        served = self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
-        return self._lines.line(request.line).release(request.request_id, served, seconds_per_token)
+        return self._lines.line(request.line).release(request.request_id, self._weighted(used), seconds_per_token)
+
+    def _weighted(self, used: ledger.Used) -> float:
+        return self._settings.token_weights.of(used.prompt_tokens, used.cached_tokens, used.completion_tokens)
 
     async def _counted(self, request: RequestScope, meter: Meter, known: ledger.Used) -> ledger.Used:
         """Of an answer that ended before its usage was told: the engine's own count, or else what is `known`."""

@@ -21,6 +21,7 @@ Role = Literal["user", "service", "auditor", "admin"]
 QueueClass = Literal["interactive", "api", "batch"]
 # What an engine is asked for.
 Form = Literal["chat", "completions", "embeddings", "rerank"]
+GENERATES: frozenset[Form] = frozenset({"chat", "completions"})  # token by token; the others answer in one piece
 # What a credential may be limited to; every route names the one it belongs to.
 Endpoint = Literal[
     "chat", "completions", "responses", "embeddings", "rerank", "files", "batches", "models", "metrics", "admin"
