@@ -37,6 +37,11 @@ class Logprobs(NamedTuple):
 class Constraint(Protocol):
     """Which tokens may come next in one sequence. It is told of each that came, and never of one that did not."""
 
+    @property
+    def ready(self) -> bool:
+        """`allowed` would answer at once. What waits for it may be left out of a step."""
+        ...
+
     def allowed(self) -> bytes | None:
         """One bit a token, the lowest first; None ends the sequence with an error."""
         ...

@@ -26,6 +26,10 @@ class GrammarConstraint:
         self._masks = masks
         self._mask = masks.submit(self._next_mask)
 
+    @property
+    def ready(self) -> bool:
+        return self._mask.done()
+
     def allowed(self) -> bytes | None:
         """One bit a token, the lowest first; None where the grammar's limits were met, and nothing can be said."""
         return self._mask.result()

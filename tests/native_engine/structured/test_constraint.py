@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from native_engine.sampling.sampler import Sampler
 from native_engine.scheduler import Scheduler
 from native_engine.server.forms import schema_grammar
 from native_engine.structured.compiler import Compiler, GrammarFault
+from native_engine.structured.constraint import GrammarConstraint
 from tests.native_engine.fake_runner import FakeRunner
 from tests.native_engine.tiny_model import write_gguf
 
@@ -156,6 +159,8 @@ def test_an_aborted_request_leaves_nothing_behind() -> None:
 
 def test_a_grammar_beyond_its_limits_ends_its_own_request_with_an_error() -> None:
     class Lost:
+        ready = True
+
         def allowed(self) -> bytes | None:
             return None
 
@@ -173,6 +178,18 @@ def test_a_place_that_was_lost_is_told(compiler: Compiler) -> None:
     assert constraint.allowed() is not None
     constraint.push(TOKENIZER.encode("}")[0])
     assert constraint.allowed() is None
+
+
+def test_it_is_ready_as_soon_as_its_mask_is_made(compiler: Compiler) -> None:
+    matcher = compiler.compile(schema_grammar(SCHEMA))
+    with ThreadPoolExecutor(1) as masks:
+        gate = threading.Event()
+        masks.submit(gate.wait)
+        constraint = GrammarConstraint(matcher.deep_copy(), masks)
+        assert not constraint.ready
+        gate.set()
+        assert constraint.allowed() is not None
+        assert constraint.ready
 
 
 def test_a_fault_in_a_grammar_is_named(compiler: Compiler) -> None:
