@@ -10,6 +10,7 @@ vectors = LLM("all-minilm-l6-v2").embed(["The sea is blue.", "海は青い。"])
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListLike
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from rich.progress import Progress
 from native_engine.config import EngineConfig, validate
 from native_engine.embedder import Encoder, Vector, embed
 from native_engine.engine import Engine
-from native_engine.request import SamplingParams, Sequence
+from native_engine.request import SamplingParams, Sequence, Stages, stages_of
 from native_engine.text.choice import Choice
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Completion:
     finish_reason: str
     num_prompt_tokens: int
     num_cached_tokens: int
+    stages: Stages
 
 
 class _Embedding(NamedTuple):
@@ -160,7 +162,12 @@ def _run(
 
 def _completion(sequence: Sequence, text: str, finish_reason: str) -> Completion:
     return Completion(
-        text, sequence.output_token_ids, finish_reason, sequence.num_prompt_tokens, sequence.num_cached_tokens
+        text,
+        sequence.output_token_ids,
+        finish_reason,
+        sequence.num_prompt_tokens,
+        sequence.num_cached_tokens,
+        stages_of([sequence], time.monotonic()),
     )
 
 

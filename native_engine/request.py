@@ -6,6 +6,7 @@ import enum
 import math
 import time
 from collections.abc import Iterable
+from collections.abc import Sequence as ListLike
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -100,18 +101,27 @@ def _is_seed(value: int) -> bool:
     return -(1 << (SEED_BITS - 1)) <= value < 1 << SEED_BITS
 
 
+class Stages(NamedTuple):
+    """Seconds spent in each stage so far; None where a stage has not begun. What a preemption costs is decode's."""
+
+    queue: float
+    prefill: float | None
+    decode: float | None
+
+
 class Sequence:
     """A request on its way through the engine. `token_ids` only ever grows; `num_computed_tokens` chases its length."""
 
     __slots__ = (
         "admitted",
-        "arrival_time",
         "block_hashes",
         "block_table",
         "cache_salt",
         "constraint",
         "eos_token_ids",
         "finish_reason",
+        "finished_at",
+        "first_token_at",
         "logprobs",
         "max_total_tokens",
         "num_cached_tokens",
@@ -119,8 +129,10 @@ class Sequence:
         "num_preemptions",
         "num_prompt_tokens",
         "params",
+        "queued_at",
         "request_id",
         "rng",
+        "scheduled_at",
         "status",
         "stop_ids",
         "token_ids",
@@ -135,7 +147,7 @@ class Sequence:
         eos_token_ids: frozenset[int] = frozenset(),
         cache_salt: bytes = b"",
         constraint: Constraint | None = None,
-        arrival_time: float | None = None,
+        queued_at: float | None = None,
     ) -> None:
         self.request_id = request_id
         self.token_ids: list[int] = list(prompt_token_ids)
@@ -144,7 +156,10 @@ class Sequence:
         self.eos_token_ids = eos_token_ids
         self.cache_salt = cache_salt
         self.constraint = constraint
-        self.arrival_time = time.monotonic() if arrival_time is None else arrival_time
+        self.queued_at = time.monotonic() if queued_at is None else queued_at
+        self.scheduled_at: float | None = None  # by the same clock: when it first ran
+        self.first_token_at: float | None = None
+        self.finished_at: float | None = None
         self.status = Status.WAITING
         self.finish_reason: FinishReason | None = None
         self.admitted = False  # has run at least once, so its prompt counts
@@ -175,3 +190,20 @@ class Sequence:
             f"Sequence({self.request_id!r}, {self.status.value}, prompt={self.num_prompt_tokens}, "
             f"output={self.num_output_tokens}, computed={self.num_computed_tokens})"
         )
+
+
+def stages_of(sequences: ListLike[Sequence], now: float) -> Stages:
+    """Queue: until the first of them ran. Prefill: until the first token of any. Decode: until the last has ended."""
+    queued = min(sequence.queued_at for sequence in sequences)
+    scheduled = _first(sequence.scheduled_at for sequence in sequences)
+    first_token = _first(sequence.first_token_at for sequence in sequences)
+    end = min(now, max(now if sequence.finished_at is None else sequence.finished_at for sequence in sequences))
+    return Stages(
+        queue=(end if scheduled is None else scheduled) - queued,
+        prefill=None if scheduled is None else (end if first_token is None else first_token) - scheduled,
+        decode=None if first_token is None else end - first_token,
+    )
+
+
+def _first(times: Iterable[float | None]) -> float | None:
+    return min((each for each in times if each is not None), default=None)

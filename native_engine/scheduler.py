@@ -9,7 +9,9 @@ gets on.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
+from collections.abc import Callable
 from collections.abc import Sequence as ListLike
 
 from native_engine.batch import ScheduledBatch, ScheduledSequence
@@ -25,7 +27,12 @@ class Scheduler:
     """Owns every live sequence. One thread calls it; only `check` may be called from any."""
 
     def __init__(
-        self, block_manager: BlockManager, max_num_seqs: int, max_num_batched_tokens: int, max_model_len: int
+        self,
+        block_manager: BlockManager,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        max_model_len: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not 1 <= max_num_seqs <= max_num_batched_tokens:
             raise ValueError(
@@ -45,6 +52,7 @@ class Scheduler:
         self.prefix_cache_queries = 0
         self.prefix_cache_hits = 0
         self._live: dict[str, Sequence] = {}
+        self._clock = clock  # the one that `queued_at` was read from
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._live
@@ -169,6 +177,7 @@ class Scheduler:
 
     def _count_prompt(self, sequence: Sequence) -> None:
         sequence.admitted = True
+        sequence.scheduled_at = self._clock()
         sequence.num_cached_tokens = sequence.num_computed_tokens
         self.prompt_tokens += sequence.num_prompt_tokens
         if self.blocks.enable_prefix_caching:
@@ -199,6 +208,8 @@ class Scheduler:
             self._discard(sequence)
             return
         sequence.token_ids.append(token)
+        if sequence.first_token_at is None:
+            sequence.first_token_at = self._clock()
         self.generation_tokens += 1
         if token in sequence.stop_ids and sequence.num_output_tokens >= sequence.params.min_tokens:
             self._finish(sequence, FinishReason.STOP)
@@ -214,6 +225,7 @@ class Scheduler:
         self.blocks.free(sequence)
         sequence.status = _FINISHED
         sequence.finish_reason = reason
+        sequence.finished_at = self._clock()
         del self._live[sequence.request_id]
 
     def _drop_finished(self) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from backends.wire.responses import Usage
+from native_engine.request import Stages
 from native_engine.server.metrics import Metrics
 
 KEPT_REQUESTS = 20_000
@@ -29,12 +30,17 @@ class UnderWay(Protocol):
     @property
     def usage(self) -> Usage: ...
 
+    @property
+    def stages(self) -> Stages | None:
+        """None where it goes through none."""
+        ...
+
 
 class Account(msgspec.Struct, frozen=True, gc=False):
     """`state` is "waiting", "running", "finished", "aborted" or "failed"; only the last three are final.
 
     The figures are those of the answer's usage, or what that would have said. A prompt that never began to run is not
-    in them.
+    in them. The seconds are those of request.Stages, so far; null where a stage has not begun.
     """
 
     id: str
@@ -42,6 +48,9 @@ class Account(msgspec.Struct, frozen=True, gc=False):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    queue_seconds: float | None = None
+    prefill_seconds: float | None = None
+    decode_seconds: float | None = None
 
     def after(self, earlier: Account) -> Account:
         """An id that was sent again, after a connection broke, has cost what all its runs did."""
@@ -51,7 +60,14 @@ class Account(msgspec.Struct, frozen=True, gc=False):
             self.prompt_tokens + earlier.prompt_tokens,
             self.cached_tokens + earlier.cached_tokens,
             self.completion_tokens + earlier.completion_tokens,
+            _sum(self.queue_seconds, earlier.queue_seconds),
+            _sum(self.prefill_seconds, earlier.prefill_seconds),
+            _sum(self.decode_seconds, earlier.decode_seconds),
         )
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one + (other or 0.0)
 
 
 class Accounts:
@@ -110,4 +126,11 @@ class Accounts:
 
 def _account(request_id: str, generation: UnderWay) -> Account:
     usage = generation.usage
-    return Account(request_id, generation.state, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+    return Account(
+        request_id,
+        generation.state,
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        usage.completion_tokens,
+        *(generation.stages or ()),
+    )

@@ -40,6 +40,11 @@ class Embedding:
     def usage(self) -> Usage:
         return Usage(self.job.num_tokens, 0)
 
+    @property
+    def stages(self) -> None:
+        """Its inputs come in parts, each at its own time."""
+        return None
+
     async def run(self) -> None:
         """Returns at its end, whichever that is."""
         try:

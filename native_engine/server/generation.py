@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from backends.wire.responses import Usage
 from native_engine.engine import EngineStopped, SequenceOutput
-from native_engine.request import Sequence
+from native_engine.request import Sequence, Stages, stages_of
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 from native_engine.text.choice import Choice
@@ -48,6 +48,7 @@ class Generation:
         self._arrived = arrived
         self._answers_each = answers_each
         self._sequences: ListLike[Sequence] = ()
+        self._ended_at: float | None = None
         self.choices = choices
         self.cancelled = False
 
@@ -92,6 +93,12 @@ class Generation:
                 cached_tokens += first.num_cached_tokens
         return Usage(prompt_tokens, sum(choice.num_tokens for choice in self.choices), cached_tokens)
 
+    @property
+    def stages(self) -> Stages | None:
+        if not self._sequences:
+            return None
+        return stages_of(self._sequences, time.monotonic() if self._ended_at is None else self._ended_at)
+
     async def next(self) -> list[Piece]:
         """Empty only when the request was cancelled."""
         if not self._pending and self._open:
@@ -126,7 +133,9 @@ class Generation:
         if still_running:
             self._delivery.abort(choice.sequence_id)
         self._metrics.finished[choice.finish_reason or "abort"] += 1
+        self._metrics.spend(stages_of([self._sequences[choice.index]], time.monotonic()))
         if not self._open:
+            self._ended_at = time.monotonic()
             self._metrics.latency.observe(time.perf_counter() - self._arrived)
 
     def _observe(self, choice: Choice) -> None:

@@ -9,6 +9,7 @@ from backends.wire.responses import Usage
 from native_engine.embedder import EmbedderStats
 from native_engine.engine import Stats
 from native_engine.histogram import Histogram
+from native_engine.request import Stages
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -35,6 +36,7 @@ class Metrics:
         self.first_token = Histogram(_FIRST_TOKEN)
         self.inter_token = Histogram(_INTER_TOKEN)
         self.latency = Histogram(_LATENCY)
+        self.stages = {stage: Histogram(_LATENCY) for stage in Stages._fields}
         self.finished = Counter({"stop": 0, "length": 0, "abort": 0, "error": 0})
         self.accounted = Counter({"prompt": 0, "cached": 0, "completion": 0})
 
@@ -43,6 +45,12 @@ class Metrics:
         self.accounted["prompt"] += usage.prompt_tokens
         self.accounted["cached"] += usage.cached_tokens
         self.accounted["completion"] += usage.completion_tokens
+
+    def spend(self, stages: Stages) -> None:
+        """Of a sequence that has ended."""
+        for histogram, seconds in zip(self.stages.values(), stages, strict=True):
+            if seconds is not None:
+                histogram.observe(seconds)
 
     def render(self, model: str, stats: Stats | EmbedderStats) -> bytes:
         labels = 'model_name="' + model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
@@ -60,6 +68,8 @@ class Metrics:
             lines += stats.step_decodes.lines("sekisho_engine_step_decodes", labels)
             lines += self.first_token.lines("sekisho_engine_time_to_first_token_seconds", labels)
             lines += self.inter_token.lines("sekisho_engine_inter_token_latency_seconds", labels)
+            for stage, histogram in self.stages.items():
+                lines += histogram.lines(f"sekisho_engine_request_{stage}_time_seconds", labels)
         lines += self.latency.lines("sekisho_engine_e2e_request_latency_seconds", labels)
         return ("\n".join(lines) + "\n").encode()
 

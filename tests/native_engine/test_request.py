@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from native_engine.request import SamplingParams, Sequence
+from native_engine.request import SamplingParams, Sequence, Stages, stages_of
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,22 @@ def test_a_sequence_counts_prompt_and_output_apart() -> None:
     sequence.token_ids.append(4)
     assert (sequence.num_tokens, sequence.num_prompt_tokens, sequence.num_output_tokens) == (4, 3, 1)
     assert sequence.output_token_ids == [4]
+
+
+def test_a_stage_that_has_not_begun_is_none_and_one_under_way_counts_on() -> None:
+    sequence = Sequence("a", [1], SamplingParams(), queued_at=10.0)
+    assert stages_of([sequence], 12.0) == Stages(2.0, None, None)
+    sequence.scheduled_at = 13.0
+    assert stages_of([sequence], 15.0) == Stages(3.0, 2.0, None)
+    sequence.first_token_at = 16.0
+    assert stages_of([sequence], 20.0) == Stages(3.0, 3.0, 4.0)
+
+
+def test_what_comes_after_the_moment_asked_about_does_not_count() -> None:
+    sequence = Sequence("a", [1], SamplingParams(), queued_at=10.0)
+    sequence.scheduled_at, sequence.first_token_at, sequence.finished_at = 11.0, 12.0, 14.0
+    assert stages_of([sequence], 13.0) == Stages(1.0, 1.0, 1.0)
+    assert stages_of([sequence], 99.0) == Stages(1.0, 1.0, 2.0)
 
 
 def test_the_prompt_is_copied() -> None:

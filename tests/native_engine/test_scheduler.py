@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 
 import pytest
 
-from native_engine.request import FinishReason, Sequence, Status
+from native_engine.block_manager import BlockManager
+from native_engine.request import FinishReason, Sequence, Stages, Status, stages_of
 from native_engine.scheduler import Scheduler
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler, make_sequence
 
@@ -131,9 +134,41 @@ def test_a_budget_below_the_number_of_sequences_is_refused() -> None:
         make_scheduler(max_num_seqs=8, max_num_batched_tokens=4)
 
 
-def preempting_pair() -> tuple[Scheduler, FakeRunner, Sequence, Sequence]:
+def test_the_times_of_a_request_are_queue_prefill_and_decode() -> None:
+    now = 0.0
+    scheduler = Scheduler(BlockManager(64), 1, 16, 4096, clock=lambda: now)
+    runner = FakeRunner(64)
+    first, second = make_sequence("first", 40, 3), make_sequence("second", 5, 2)
+    for sequence in (first, second):
+        sequence.queued_at = now
+        scheduler.add(sequence)
+    seen = []
+    while scheduler.has_work:
+        now += 1
+        run_step(scheduler, runner)
+        seen.append(stages_of([first], now))
+    assert seen[0] == Stages(queue=1, prefill=0, decode=None)
+    assert stages_of([first], now) == Stages(queue=1, prefill=2, decode=2)
+    assert stages_of([second], now) == Stages(queue=6, prefill=0, decode=1)
+    assert stages_of([first, second], now) == Stages(queue=1, prefill=2, decode=4)
+
+
+def test_what_a_preemption_costs_is_decode_time() -> None:
+    now = 0.0
+    scheduler, runner, _, new = preempting_pair(clock=lambda: now)
+    while scheduler.has_work:
+        now += 1
+        run_step(scheduler, runner)
+    new.queued_at = 0.0
+    assert new.num_preemptions == 1
+    assert stages_of([new], now) == Stages(queue=1, prefill=0, decode=now - 1)
+
+
+def preempting_pair(
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[Scheduler, FakeRunner, Sequence, Sequence]:
     """Two requests that fit together at first, and not to their ends."""
-    scheduler, runner = make_scheduler(num_blocks=6), FakeRunner(6)
+    scheduler, runner = Scheduler(BlockManager(6), 8, 64, 4096, clock), FakeRunner(6)
     old, new = make_sequence("old", 30, 40), make_sequence("new", [9] * 30, 40)
     scheduler.add(old)
     scheduler.add(new)

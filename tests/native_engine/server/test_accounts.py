@@ -36,7 +36,10 @@ async def test_the_account_says_what_the_usage_said(bench: Bench) -> None:
     bench.say("hello world")
     answer = await bench.client.post(CHAT, chat_body(), {"x-request-id": "one"})
     usage = answer.json["usage"]
-    assert await account(bench, "one") == {
+    kept = await account(bench, "one")
+    stages = [kept.pop(f"{stage}_seconds") for stage in ("queue", "prefill", "decode")]
+    assert all(0 <= seconds < 10 for seconds in stages)
+    assert kept == {
         "id": "one",
         "state": "finished",
         "prompt_tokens": usage["prompt_tokens"],
@@ -82,6 +85,7 @@ async def test_an_answer_under_way_tells_how_far_it_is(bench: Bench) -> None:
     so_far = await account(bench, "under-way")
     assert (so_far["state"], so_far["completion_tokens"]) == ("running", 3)
     assert so_far["prompt_tokens"] > 0
+    assert (await account(bench, "under-way"))["decode_seconds"] > so_far["decode_seconds"] > 0
     bench.runner.gate.release(100)
     await running
     assert (await account(bench, "under-way"))["state"] == "finished"
@@ -109,7 +113,9 @@ async def test_a_request_that_never_ran_has_cost_nothing(bench: Bench) -> None:
     await bench.until(lambda: bench.service.delivery.engine.stats().running == 1)
     running, leave = begin(bench, "waiting")
     await bench.until(lambda: bench.service.delivery.num_open == 2)
-    assert (await account(bench, "waiting"))["state"] == "waiting"
+    so_far = await account(bench, "waiting")
+    assert (so_far["state"], so_far["prefill_seconds"], so_far["decode_seconds"]) == ("waiting", None, None)
+    assert so_far["queue_seconds"] > 0
     leave()
     await running
     kept = await account(bench, "waiting")
@@ -138,6 +144,7 @@ async def test_an_id_that_is_sent_again_has_cost_both_runs(bench: Bench) -> None
     usage = [(await bench.client.post(CHAT, chat_body(), {"x-request-id": "twice"})).json["usage"] for _ in range(2)]
     kept = await account(bench, "twice")
     assert kept["completion_tokens"] == sum(each["completion_tokens"] for each in usage)
+    assert kept["queue_seconds"] > 0
     assert kept["prompt_tokens"] == sum(each["prompt_tokens"] for each in usage)
 
 
@@ -156,6 +163,24 @@ async def test_all_accounts_add_up_to_the_accounted_totals_whoever_leaves_when(b
     for kind in ("prompt", "cached", "completion"):
         (total,) = totals[f"sekisho_engine_accounted_{kind}_tokens_total"]
         assert total == sum(each[f"{kind}_tokens"] for each in kept)
+
+
+async def test_each_sequence_is_timed_in_each_stage_that_it_came_to(bench: Bench) -> None:
+    bench.say("hello world")
+    await bench.client.post(CHAT, chat_body(n=2))
+    bench.runner.gated = True
+    running, leave = begin(bench, "prefilling")
+    await bench.until(lambda: bench.service.delivery.engine.stats().running == 1)
+    leave()
+    await running
+    bench.runner.gate.release(100)
+    await bench.idle()
+    text = (await bench.client.get("/metrics")).body.decode()
+    counts = {
+        stage: parse(text)[f"sekisho_engine_request_{stage}_time_seconds_count"]
+        for stage in ("queue", "prefill", "decode")
+    }
+    assert counts == {"queue": [3], "prefill": [3], "decode": [2]}
 
 
 class Clock:
