@@ -6,16 +6,20 @@ from native_engine.request import Sequence
 
 
 class ScheduledSequence:
-    """The runner computes the tokens [num_computed_tokens, num_computed_tokens + num_new_tokens) of `sequence`."""
+    """The runner computes the tokens [num_computed_tokens, num_computed_tokens + num_new_tokens) of `sequence`.
 
-    __slots__ = ("num_new_tokens", "sequence")
+    The last `num_logits` of them need logits: one to sample from, more where what the model says of others is wanted.
+    """
 
-    def __init__(self, sequence: Sequence, num_new_tokens: int) -> None:
+    __slots__ = ("num_logits", "num_new_tokens", "sequence")
+
+    def __init__(self, sequence: Sequence, num_new_tokens: int, num_logits: int) -> None:
         self.sequence = sequence
         self.num_new_tokens = num_new_tokens
+        self.num_logits = num_logits
 
     @property
-    def needs_sample(self) -> bool:
+    def samples(self) -> bool:
         """True where this step reaches the sequence's last token, so that its logits give the next one."""
         sequence = self.sequence
         return sequence.num_computed_tokens + self.num_new_tokens == len(sequence.token_ids)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 BLOCK_SIZE = 16
+EXTRA_LOGITS = 64  # 40 MB of logits in a vocabulary of 152,000
 KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 QUANTIZATIONS = ("auto", "none")
@@ -33,6 +34,11 @@ class EngineConfig:
     dtype: str = "auto"
     seed: int | None = None
     num_threads: int | None = None
+
+    @property
+    def max_num_logits(self) -> int:
+        """Rows that a step has logits for: one for each sequence, and some more for log probabilities of prompts."""
+        return min(self.max_num_seqs + EXTRA_LOGITS, self.max_num_batched_tokens)
 
 
 def parse_size(text: str) -> int:

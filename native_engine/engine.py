@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from native_engine.batch import ScheduledBatch
@@ -40,21 +40,21 @@ class Runner(Protocol):
     @property
     def max_model_len(self) -> int: ...
 
-    def execute(self, batch: ScheduledBatch) -> list[int]:
-        """One token for each item that `needs_sample`, in order; -1 where the logits were not numbers."""
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
+        """The new tokens of each item that `samples`, in order; [-1] where the logits were not numbers."""
         ...
 
 
 @dataclass(slots=True)
 class SequenceOutput:
-    """What one step brought to one request. A token that ended it (end of text, stop token) is among the new ones."""
+    """What one step brought to one request. A token that ended it (end of text, stop token) is the last of the new."""
 
     request_id: str
     new_token_ids: list[int]
     finish_reason: FinishReason | None
     num_prompt_tokens: int
     num_cached_tokens: int
-    logprobs: Logprobs | None = None  # of the new token
+    logprobs: list[Logprobs] = field(default_factory=list)  # of each new token, where they were asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Engine:
     def abort(self, request_id: str) -> list[SequenceOutput]:
         """The last word of that request; none where it has had it already."""
         sequence = self.scheduler.abort(request_id)
-        return [] if sequence is None else [_last_output(sequence)]
+        return [] if sequence is None else [_output(sequence, 0)]
 
     def abort_all(self) -> list[SequenceOutput]:
         return [output for sequence in self.scheduler.live for output in self.abort(sequence.request_id)]
@@ -121,9 +121,9 @@ class Engine:
             advanced = self.scheduler.postprocess(batch, self.runner.execute(batch))
         except Exception:
             logger.exception("a step failed; its %d requests end with an error", len(batch.items))
-            return [_last_output(sequence) for sequence in self.scheduler.fail(batch)]
+            return [_output(sequence, 0) for sequence in self.scheduler.fail(batch)]
         self.step_times.observe(time.perf_counter() - began)
-        return [_output(sequence) for sequence in advanced]
+        return [_output(sequence, num_new_tokens) for sequence, num_new_tokens in advanced]
 
     def stats(self) -> Stats:
         scheduler = self.scheduler
@@ -145,23 +145,14 @@ class Engine:
         )
 
 
-def _output(sequence: Sequence) -> SequenceOutput:
-    if sequence.finish_reason is FinishReason.ERROR:
-        return _last_output(sequence)
+def _output(sequence: Sequence, num_new_tokens: int) -> SequenceOutput:
     return SequenceOutput(
         sequence.request_id,
-        [sequence.token_ids[-1]],
+        sequence.token_ids[len(sequence.token_ids) - num_new_tokens :],
         sequence.finish_reason,
         sequence.num_prompt_tokens,
         sequence.num_cached_tokens,
-        sequence.logprobs,
-    )
-
-
-def _last_output(sequence: Sequence) -> SequenceOutput:
-    """An end that brings no token."""
-    return SequenceOutput(
-        sequence.request_id, [], sequence.finish_reason, sequence.num_prompt_tokens, sequence.num_cached_tokens
+        sequence.logprobs[:num_new_tokens],
     )
 
 

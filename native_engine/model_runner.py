@@ -38,17 +38,17 @@ class Runner(ABC):
             allocate(self.num_blocks, model.num_kv_heads, model.head_dim, dtype) for _ in range(model.num_layers)
         ]
         blocks = -(-self.max_model_len // BLOCK_SIZE)
-        self.step = StepArrays(config.max_num_batched_tokens, config.max_num_seqs, blocks)
+        self.step = StepArrays(config.max_num_batched_tokens, config.max_num_seqs, blocks, config.max_num_logits)
 
-    def execute(self, batch: ScheduledBatch) -> list[int]:
-        """One token for each item that needs a sample, in order; -1 where the logits were not finite."""
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
+        """The new tokens of each item that samples, in order; [-1] where the logits were not finite."""
         fill_step(self.step, batch.items)
         logits, greedy = self.forward()
-        return self.sampler.sample(logits, greedy, [item.sequence for item in batch.items if item.needs_sample])
+        return self.sampler.sample(logits, greedy, batch.items)
 
     @abstractmethod
     def forward(self) -> tuple[torch.Tensor, list[int]]:
-        """Logits [rows to sample, vocabulary] of the step described, and their argmax."""
+        """Logits [rows that need them, vocabulary] of the step described, and their argmax."""
 
 
 class NativeRunner(Runner):
@@ -56,7 +56,7 @@ class NativeRunner(Runner):
 
     def __init__(self, config: EngineConfig, weights: Weights) -> None:
         torch.set_num_threads(1)  # only sampling is left to torch; a second pool of threads would fight ours
-        self.program = Program(config.max_num_batched_tokens, config.max_num_seqs, num_threads(config))
+        self.program = Program(config.max_num_batched_tokens, config.max_num_logits, num_threads(config))
         loader = NativeLoader(weights, self.program, config.quantization, config.dtype)
         model: Llama = models.create(weights.config, loader, max_model_len(config, weights.config))
         super().__init__(config, weights.config, loader.nbytes)
@@ -118,7 +118,9 @@ def fill_step(step: StepArrays, items: list[ScheduledSequence]) -> None:
             step.slots[rows] = step.block_tables[index, positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
         row += count
         step.query_starts[index + 1] = row
-        if item.needs_sample:
+        if item.num_logits == 1:
             step.sample_rows[sampled] = row - 1
-            sampled += 1
+        else:
+            step.sample_rows[sampled : sampled + item.num_logits] = range(row - item.num_logits, row)
+        sampled += item.num_logits
     step.struct.num_rows, step.struct.num_sequences, step.struct.num_sampled = row, len(items), sampled

@@ -170,7 +170,7 @@ class Sequence:
         self.block_hashes: list[bytes] = []  # of each full block so far; survives preemption, so each is made once
         self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission
         self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids
-        self.logprobs: Logprobs | None = None  # of the newest token, where params ask for them
+        self.logprobs: list[Logprobs] = []  # of what was sampled last, where params ask for them
         self.rng: object | None = None  # belongs to the sampler; stays with the request through preemption
 
     @property

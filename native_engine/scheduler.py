@@ -110,19 +110,19 @@ class Scheduler:
             budget -= self._admit(items, budget)
         return ScheduledBatch(items, self.max_num_batched_tokens - budget, preempted)
 
-    def postprocess(self, batch: ScheduledBatch, tokens: ListLike[int]) -> list[Sequence]:
-        """Gives each item that asked for a sample its token, in order; returns their sequences, some now finished."""
-        sampled = [item.sequence for item in batch.items if item.needs_sample]
+    def postprocess(self, batch: ScheduledBatch, tokens: ListLike[list[int]]) -> list[tuple[Sequence, int]]:
+        """Gives each item that samples its tokens, in order; returns their sequences, some now finished, and how many
+        tokens each has now more."""
+        sampled = [item.sequence for item in batch.items if item.samples]
         if len(tokens) != len(sampled):
-            raise RuntimeError(f"the runner gave {len(tokens)} tokens for {len(sampled)} sequences")
+            raise RuntimeError(f"the runner gave tokens to {len(tokens)} sequences of {len(sampled)}")
         for item in batch.items:
             item.sequence.num_computed_tokens += item.num_new_tokens
         # One that was aborted while the batch was being computed has had its last word.
         advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].status is _RUNNING]
-        for sequence, token in advanced:
-            self._append(sequence, token)
+        grown = [(sequence, self._extend(sequence, new)) for sequence, new in advanced]
         self._drop_finished()
-        return [sequence for sequence, _ in advanced]
+        return grown
 
     def fail(self, batch: ScheduledBatch) -> list[Sequence]:
         """Ends every sequence of a batch that could not be computed, and hides what it may have written."""
@@ -146,16 +146,17 @@ class Scheduler:
             elif computed < len(sequence.block_table) * block_size or self._make_room(sequence, preempted):
                 if (computed + 1) % block_size == 0:
                     self.blocks.publish(sequence, computed + 1)
-                items.append(ScheduledSequence(sequence, 1))
+                items.append(ScheduledSequence(sequence, 1, 1))
         return prefills
 
     def _schedule_chunk(self, items: list[ScheduledSequence], sequence: Sequence, budget: int) -> int:
         """As much of the sequence's missing tokens as the budget allows; its blocks are there since its admission."""
-        chunk = min(len(sequence.token_ids) - sequence.num_computed_tokens, budget)
+        missing = len(sequence.token_ids) - sequence.num_computed_tokens
+        chunk = min(missing, budget)
         if chunk:
             # Published before it is computed: later items of this very batch may share it (see ScheduledBatch).
             self.blocks.publish(sequence, sequence.num_computed_tokens + chunk)
-            items.append(ScheduledSequence(sequence, chunk))
+            items.append(ScheduledSequence(sequence, chunk, int(chunk == missing)))
         return chunk
 
     def _admit(self, items: list[ScheduledSequence], budget: int) -> int:
@@ -203,10 +204,18 @@ class Scheduler:
         self.num_preemptions += 1
         self.waiting.appendleft(sequence)
 
+    def _extend(self, sequence: Sequence, tokens: list[int]) -> int:
+        """Returns how many of the tokens the sequence took: none after the one that ends it."""
+        for count, token in enumerate(tokens):
+            if token < 0:  # the logits were not numbers
+                self._discard(sequence)
+                return count
+            self._append(sequence, token)
+            if sequence.status is _FINISHED:
+                return count + 1
+        return len(tokens)
+
     def _append(self, sequence: Sequence, token: int) -> None:
-        if token < 0:  # the logits were not numbers
-            self._discard(sequence)
-            return
         sequence.token_ids.append(token)
         if sequence.first_token_at is None:
             sequence.first_token_at = self._clock()

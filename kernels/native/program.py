@@ -55,13 +55,14 @@ class Buffer:
 class StepArrays:
     """The arrays that a step is described by, at addresses that never change."""
 
-    def __init__(self, max_rows: int, max_sequences: int, max_blocks: int) -> None:
+    def __init__(self, max_rows: int, max_sequences: int, max_blocks: int, max_sampled: int | None = None) -> None:
+        """`max_sampled`: rows that may need logits; as many as sequences where nothing is said."""
         self.token_ids = np.zeros(max_rows, np.int32)
         self.positions = np.zeros(max_rows, np.int32)
         self.slots = np.zeros(max_rows, np.int32)
         self.query_starts = np.zeros(max_sequences + 1, np.int32)
         self.block_tables = np.zeros((max_sequences, max_blocks), np.int32)
-        self.sample_rows = np.zeros(max_sequences, np.int32)
+        self.sample_rows = np.zeros(max_sampled or max_sequences, np.int32)
         self.struct = Step(block_table_stride=max_blocks)
         for name in ("token_ids", "positions", "slots", "query_starts", "block_tables", "sample_rows"):
             setattr(self.struct, name, getattr(self, name).ctypes.data)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 import numpy as np
 import torch
 
+from native_engine.batch import ScheduledSequence
 from native_engine.request import Logprobs, SamplingParams, Sequence
 
 NOT_FINITE = -1
@@ -19,14 +21,23 @@ class Sampler:
     def __init__(self, seed: int | None = None) -> None:
         self._seeds = np.random.SeedSequence(None if seed is None else seed % 2**64)
 
-    def sample(self, logits: torch.Tensor, greedy: list[int], sequences: list[Sequence]) -> list[int]:
-        """logits [rows, vocabulary] and their argmax; -1 where a row was not finite or its constraint failed."""
-        tokens = [self._choose(logits[row], best, sequences[row]) for row, best in enumerate(greedy)]
-        for row, token in enumerate(tokens):
-            count = sequences[row].params.logprobs
-            if count is not None and token != NOT_FINITE:
-                sequences[row].logprobs = logprobs_of(logits[row], token, count)
+    def sample(self, logits: torch.Tensor, greedy: list[int], items: Iterable[ScheduledSequence]) -> list[list[int]]:
+        """The new tokens of each item that samples; [-1] where its row was not finite or its constraint failed.
+
+        logits [rows, vocabulary] and their argmax: `num_logits` rows for each item, in order.
+        """
+        tokens, end = [], 0
+        for item in items:
+            end += item.num_logits
+            if item.samples:
+                tokens.append([self._next(logits[end - 1], greedy[end - 1], item.sequence)])
         return tokens
+
+    def _next(self, logits: torch.Tensor, best: int, sequence: Sequence) -> int:
+        token, count = self._choose(logits, best, sequence), sequence.params.logprobs
+        if count is not None and token != NOT_FINITE:
+            sequence.logprobs = [logprobs_of(logits, token, count)]
+        return token
 
     def _choose(self, logits: torch.Tensor, best: int, sequence: Sequence) -> int:
         if best == NOT_FINITE or sequence.constraint is None:

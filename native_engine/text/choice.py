@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 from native_engine.engine import SequenceOutput
-from native_engine.request import FinishReason, SamplingParams
+from native_engine.request import FinishReason, Logprobs, SamplingParams
 from native_engine.text.detokenize import IncrementalText
 from native_engine.text.logprobs import HeldLogprobs, TokenLogprobs
 from native_engine.text.stops import StopMatcher
@@ -62,13 +63,29 @@ class Choice:
         self._read = 0  # characters, shown or held back
 
     def take(self, output: SequenceOutput) -> Taken:
-        """What this step lets appear. After a stop string the sequence itself is still running."""
-        token_ids, reason = output.new_token_ids, output.finish_reason
+        """What this step lets appear: the same as if its tokens came one by one, and none after a stop string.
+
+        After a stop string the sequence itself is still running.
+        """
+        tokens, logprobs, reason = output.new_token_ids, output.logprobs, output.finish_reason
+        if len(tokens) <= 1:
+            return self._take(tokens, logprobs, reason)
+        pieces = []
+        for place, token in enumerate(tokens):
+            last = place == len(tokens) - 1
+            pieces.append(self._take([token], logprobs[place : place + 1], reason if last else None))
+            if self.finish_reason is not None:
+                break
+        texts, told, calls = zip(*pieces, strict=True)
+        return Taken("".join(texts), list(chain(*told)), list(chain(*calls)))
+
+    def _take(self, token_ids: list[int], told: list[Logprobs], reason: FinishReason | None) -> Taken:
+        """Of one token, or of an end without one."""
         self.num_tokens += len(token_ids)
         # The token that ended the answer is counted, but it is no part of the text.
         spoken = token_ids[:-1] if reason is FinishReason.STOP else token_ids
-        if output.logprobs is not None and spoken:
-            self._logprobs.push(TokenLogprobs(spoken[-1], self._read, output.logprobs))
+        if told and spoken:
+            self._logprobs.push(TokenLogprobs(spoken[0], self._read, told[0]))
         text = self._text.push(spoken)
         self._read += len(text)
         stopped = None

@@ -36,9 +36,9 @@ class FakeRunner:
         self.cache: list[int | None] = [None] * (num_blocks * block_size)
         self.batches: list[ScheduledBatch] = []
 
-    def execute(self, batch: ScheduledBatch) -> list[int]:
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         self.store(batch)
-        return [next_token(self.read(item.sequence)) for item in batch.items if item.needs_sample]
+        return [[next_token(self.read(item.sequence))] for item in batch.items if item.samples]
 
     def store(self, batch: ScheduledBatch) -> None:
         self.batches.append(batch)

@@ -24,7 +24,7 @@ class GatedRunner(FakeRunner):
         self.inside = threading.Event()
         self.fail_next = False
 
-    def execute(self, batch: ScheduledBatch) -> list[int]:
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         self.inside.set()
         assert self.gate.wait(10)
         if self.fail_next:
@@ -135,8 +135,8 @@ def test_a_failed_step_ends_its_own_requests_only(caplog: pytest.LogCaptureFixtu
 
 def test_logits_that_are_no_numbers_end_with_an_error_and_without_a_token() -> None:
     class Broken(FakeRunner):
-        def execute(self, batch: ScheduledBatch) -> list[int]:
-            return [-1 for _ in super().execute(batch)]
+        def execute(self, batch: ScheduledBatch) -> list[list[int]]:
+            return [[-1] for _ in super().execute(batch)]
 
     engine = Engine(Broken(64), make_scheduler(64))
     engine.add(make_sequence("a"))

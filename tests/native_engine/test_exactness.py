@@ -159,9 +159,8 @@ def test_log_probabilities_equal_those_of_transformers(
     engine = Engine.create(NativeRunner(EXACT, weights), EXACT)
     sequence = Sequence("r", prompts[0], SamplingParams(max_tokens=16, temperature=0.7, seed=3, logprobs=5))
     engine.add(sequence)
-    told = [output.logprobs for _ in range(16) for output in engine.step()]
+    told = [logprobs for _ in range(16) for output in engine.step() for logprobs in output.logprobs]
     truth = reference_logits(transformers_model, prompts[0], sequence.output_token_ids).log_softmax(-1)
     for logprobs, token, row in zip(told, sequence.output_token_ids, truth, strict=True):
-        assert logprobs is not None
         assert logprobs.chosen == pytest.approx(float(row[token]), abs=1e-3)
         assert [value for _, value in logprobs.top] == pytest.approx(row.topk(5).values.tolist(), abs=1e-3)

@@ -37,7 +37,7 @@ def play(sequences: list[Sequence], num_blocks: int) -> tuple[float, int]:
     lent = held = 0
     while scheduler.has_work:
         batch = scheduler.schedule()
-        scheduler.postprocess(batch, [1] * sum(item.needs_sample for item in batch.items))
+        scheduler.postprocess(batch, [[1] for item in batch.items if item.samples])
         lent += scheduler.blocks.num_used * 16
         held += sum(sequence.num_computed_tokens for sequence in scheduler.running)
     return 1 - held / lent, scheduler.num_preemptions

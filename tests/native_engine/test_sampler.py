@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from native_engine.batch import ScheduledSequence
 from native_engine.request import SamplingParams, Sequence
 from native_engine.sampling.sampler import NOT_FINITE, Sampler, draw
 
@@ -18,6 +19,14 @@ VOCABULARY = 6000  # more than both heads that are tried before everything is so
 
 def some_logits(spread: float = 3.0, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(VOCABULARY).astype(np.float32) * spread)
+
+
+def sample(
+    logits: torch.Tensor, greedy: list[int], sequences: list[Sequence], sampler: Sampler | None = None
+) -> list[int]:
+    """One token a sequence, whose newest token has the row of its place."""
+    items = [ScheduledSequence(sequence, sequence.num_tokens, 1) for sequence in sequences]
+    return [token for (token,) in (sampler or Sampler()).sample(logits, greedy, items)]
 
 
 def allowed(logits: torch.Tensor, params: SamplingParams) -> set[int]:
@@ -62,7 +71,7 @@ def test_tokens_come_as_often_as_their_share(params: SamplingParams) -> None:
 def test_the_same_seed_draws_the_same_and_another_draws_otherwise() -> None:
     def twenty(seed: int) -> list[int]:
         sequence = Sequence("r", [1], SamplingParams(seed=seed))
-        return [Sampler().sample(some_logits(seed=n)[None], [0], [sequence])[0] for n in range(20)]
+        return [sample(some_logits(seed=n)[None], [0], [sequence])[0] for n in range(20)]
 
     assert twenty(7) == twenty(7)
     assert twenty(7) != twenty(8)
@@ -71,9 +80,8 @@ def test_the_same_seed_draws_the_same_and_another_draws_otherwise() -> None:
 
 def test_requests_without_a_seed_repeat_only_where_the_engine_has_one() -> None:
     def first(engine_seed: int | None) -> list[int]:
-        sampler = Sampler(engine_seed)
         sequences = [Sequence(str(n), [1], SamplingParams()) for n in range(8)]
-        return sampler.sample(some_logits().expand(8, -1), [0] * 8, sequences)
+        return sample(some_logits().expand(8, -1), [0] * 8, sequences, Sampler(engine_seed))
 
     assert first(3) == first(3)
     assert first(None) != first(None)
@@ -83,7 +91,7 @@ def test_requests_without_a_seed_repeat_only_where_the_engine_has_one() -> None:
 def test_a_row_that_is_not_finite_is_passed_on_and_spoils_no_other() -> None:
     sequences = [Sequence("a", [1], SamplingParams()), Sequence("b", [1], SamplingParams(temperature=0.0))]
     logits = torch.stack([torch.full((10,), float("nan")), torch.arange(10.0)])
-    assert Sampler().sample(logits, [NOT_FINITE, 9], sequences) == [NOT_FINITE, 9]
+    assert sample(logits, [NOT_FINITE, 9], sequences) == [NOT_FINITE, 9]
 
 
 @pytest.mark.parametrize("count", [0, 2, 20])
@@ -93,13 +101,13 @@ def test_log_probabilities_are_the_models_own_whatever_limits_the_choice(count: 
     logits = some_logits()
     best = int(logits.argmax())
     sequence = Sequence("r", [1], params, eos_token_ids=frozenset({best}))
-    (token,) = Sampler().sample(logits[None], [best], [sequence])
+    (token,) = sample(logits[None], [best], [sequence])
     truth = logits.double().log_softmax(-1)
     assert token != best
-    assert sequence.logprobs is not None
-    assert sequence.logprobs.chosen == pytest.approx(float(truth[token]), abs=1e-5)
-    assert [each for each, _ in sequence.logprobs.top] == truth.topk(count).indices.tolist()
-    assert [value for _, value in sequence.logprobs.top] == pytest.approx(truth.topk(count).values.tolist(), abs=1e-5)
+    (logprobs,) = sequence.logprobs
+    assert logprobs.chosen == pytest.approx(float(truth[token]), abs=1e-5)
+    assert [each for each, _ in logprobs.top] == truth.topk(count).indices.tolist()
+    assert [value for _, value in logprobs.top] == pytest.approx(truth.topk(count).values.tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -108,8 +116,8 @@ def test_the_end_cannot_be_chosen_before_min_tokens(temperature: float) -> None:
     sequence = Sequence("r", [1], params, eos_token_ids=frozenset({4}))
     logits = torch.tensor([[0.0, 1.0, 0.0, 0.0, 30.0]])
     for _ in range(2):
-        (token,) = Sampler().sample(logits, [4], [sequence])
+        (token,) = sample(logits, [4], [sequence])
         assert token != 4
         sequence.token_ids.append(token)
-    assert Sampler().sample(logits, [4], [sequence]) == [4]
+    assert sample(logits, [4], [sequence]) == [4]
     assert logits[0, 4] == 30.0

@@ -14,7 +14,7 @@ from tests.native_engine.fake_runner import FakeRunner, expected_output, make_sc
 
 def run_step(scheduler: Scheduler, runner: FakeRunner) -> list[Sequence]:
     batch = scheduler.schedule()
-    return scheduler.postprocess(batch, runner.execute(batch))
+    return [sequence for sequence, _ in scheduler.postprocess(batch, runner.execute(batch))]
 
 
 def run_all(scheduler: Scheduler, runner: FakeRunner, limit: int = 10_000) -> None:
@@ -58,7 +58,7 @@ def test_decodes_come_before_prompts_and_a_long_prompt_comes_in_chunks() -> None
     chunks = []
     for _ in range(3):
         batch = scheduler.schedule()
-        chunks.append([(item.sequence.request_id, item.num_new_tokens, item.needs_sample) for item in batch.items])
+        chunks.append([(item.sequence.request_id, item.num_new_tokens, item.samples) for item in batch.items])
         scheduler.postprocess(batch, runner.execute(batch))
     assert chunks == [
         [("a", 1, True), ("b", 31, False)],
@@ -290,7 +290,7 @@ def test_abort_frees_at_once_from_every_state(state: str) -> None:
     assert scheduler.blocks.check_integrity([old]) == []
     assert scheduler.abort("new") is None
     if state == "computed":
-        assert scheduler.postprocess(batch, tokens) == [old]
+        assert scheduler.postprocess(batch, tokens) == [(old, 1)]
     run_all(scheduler, runner)
     assert old.output_token_ids == expected_output(old.token_ids[:30], 40)
     assert scheduler.blocks.num_free == 6
@@ -306,7 +306,7 @@ def test_a_token_that_is_no_number_ends_that_sequence_only() -> None:
     scheduler.add(good)
     scheduler.add(bad)
     batch = scheduler.schedule()
-    assert scheduler.postprocess(batch, [runner.execute(batch)[0], -1]) == [good, bad]
+    assert scheduler.postprocess(batch, [runner.execute(batch)[0], [-1]]) == [(good, 1), (bad, 0)]
     assert (bad.finish_reason, bad.num_output_tokens) == (FinishReason.ERROR, 0)
     run_all(scheduler, runner)
     assert good.output_token_ids == expected_output(good.token_ids[:20], 8)
@@ -318,5 +318,18 @@ def test_a_token_that_is_no_number_ends_that_sequence_only() -> None:
 def test_too_few_tokens_from_a_runner_are_a_fault() -> None:
     scheduler = make_scheduler()
     scheduler.add(make_sequence("a"))
-    with pytest.raises(RuntimeError, match="0 tokens for 1 sequences"):
+    with pytest.raises(RuntimeError, match="to 0 sequences of 1"):
         scheduler.postprocess(scheduler.schedule(), [])
+
+
+def test_a_sequence_takes_no_token_after_the_one_that_ends_it() -> None:
+    scheduler = make_scheduler()
+    stopped, full, whole = (make_sequence(name, 20, 4, eos=frozenset({7})) for name in ("stopped", "full", "whole"))
+    for sequence in (stopped, full, whole):
+        scheduler.add(sequence)
+    grown = scheduler.postprocess(scheduler.schedule(), [[1, 7, 2], [1, 2, 3, 4, 5], [1, 2]])
+    assert grown == [(stopped, 2), (full, 4), (whole, 2)]
+    assert (stopped.output_token_ids, stopped.finish_reason) == ([1, 7], FinishReason.STOP)
+    assert (full.output_token_ids, full.finish_reason) == ([1, 2, 3, 4], FinishReason.LENGTH)
+    assert (whole.output_token_ids, whole.finish_reason) == ([1, 2], None)
+    assert scheduler.generation_tokens == 8

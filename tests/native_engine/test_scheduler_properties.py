@@ -90,7 +90,9 @@ class Simulation:
         if step in self.failing_steps:
             advanced = self.scheduler.fail(batch)
         else:
-            advanced = self.scheduler.postprocess(batch, self.runner.execute(batch))
+            grown = self.scheduler.postprocess(batch, self.runner.execute(batch))
+            assert all(count == (sequence.finish_reason is not FinishReason.ERROR) for sequence, count in grown)
+            advanced = [sequence for sequence, _ in grown]
         self.ended += [sequence.request_id for sequence in advanced if sequence.status is Status.FINISHED]
         self.check_state()
 

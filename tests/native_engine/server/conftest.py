@@ -47,17 +47,16 @@ class ScriptedRunner:
         self.steps = 0
         self.sampler = Sampler(seed=0)
 
-    def execute(self, batch: ScheduledBatch) -> list[int]:
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         if self.gated:
             self.gate.acquire(timeout=10)
         self.steps += 1
         if self.fail_after is not None and self.steps > self.fail_after:
             raise RuntimeError("the arithmetic failed, as the test wanted")
-        sequences = [item.sequence for item in batch.items if item.needs_sample]
-        wanted = [self._next(sequence.num_output_tokens) for sequence in sequences]
+        wanted = [self._next(item.sequence.num_output_tokens) for item in batch.items if item.num_logits]
         logits = torch.zeros(len(wanted), len(vocabulary()))
         logits[range(len(wanted)), wanted] = 50.0
-        return self.sampler.sample(logits, wanted, sequences)
+        return self.sampler.sample(logits, wanted, batch.items)
 
     def _next(self, position: int) -> int:
         return self.script[position] if position < len(self.script) else TURN_END

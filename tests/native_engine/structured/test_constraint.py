@@ -79,11 +79,11 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 class NoiseRunner(FakeRunner):
     """A model that wants anything at all: its logits are noise, made of the tokens so far."""
 
-    def execute(self, batch: ScheduledBatch) -> list[int]:
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         self.store(batch)
-        sequences = [item.sequence for item in batch.items if item.needs_sample]
+        sequences = [item.sequence for item in batch.items if item.samples]
         logits = torch.stack([noise(self.read(sequence)) for sequence in sequences]) if sequences else torch.zeros(0, 1)
-        return self.sampler.sample(logits, logits.argmax(-1).tolist() if sequences else [], sequences)
+        return self.sampler.sample(logits, logits.argmax(-1).tolist() if sequences else [], batch.items)
 
     sampler = Sampler(seed=0)
 
