@@ -5,6 +5,7 @@
 // A row's sums run over k in one order whatever the number of rows: the batch never changes a result.
 // Slots: p0 x, p1 packed W, p2 y, p3 bias or null, p4 residual or null, p5 scratch; i0 k, i1 n, i2 format, i3 stride of y, i4 stride of residual.
 #pragma once
+#include <type_traits>
 #include "../native/ops.h"
 #include "../native/simd.h"
 #include "pack.h"
@@ -140,15 +141,23 @@ inline void tile_all_rows(const Op& op, int64_t rows, int64_t tile) {
     }
 }
 
+// Row `row` of x to int8, where the format wants it so.
+template <int FORMAT>
+inline void quantise_row(const Op& op, int64_t row) {
+    if (FORMAT >= FLOAT32) return;
+    const int64_t k = op.i[0], groups = k / GROUP;
+    Activations* tile = (Activations*)op.p[5] + row / ROW_TILE * groups;
+    for (int64_t g = 0; g < groups; g++)
+        quantise_group((const float*)op.p[0] + row * k + g * GROUP, FORMAT == SYMM4 ? 8 : 128, tile[g], row % ROW_TILE);
+}
+
 template <int FORMAT>
 void linear_format(const Op& op, int64_t rows, Pool& pool) {
     const int64_t k = op.i[0], tiles = (op.i[1] + TILE - 1) / TILE;
     if (FORMAT < FLOAT32) {
         pool.parallel((int)((rows + ROW_TILE - 1) / ROW_TILE), [&](int chunk) {
-            Activations* tile = (Activations*)op.p[5] + chunk * (k / GROUP);
             for (int64_t row = chunk * ROW_TILE; row < std::min<int64_t>(rows, (chunk + 1) * ROW_TILE); row++)
-                for (int64_t g = 0; g < k / GROUP; g++)
-                    quantise_group((const float*)op.p[0] + row * k + g * GROUP, FORMAT == SYMM4 ? 8 : 128, tile[g], row % ROW_TILE);
+                quantise_row<FORMAT>(op, row);
         });
     }
     // A few chunks a thread even the load; a chunk should still be worth the claim (about 8 KiB of weights).
@@ -160,17 +169,23 @@ void linear_format(const Op& op, int64_t rows, Pool& pool) {
     });
 }
 
+// Calls body with the format as a constant: the one list of the formats that have a product.
+template <class Body>
+inline void with_format(int64_t format, const Body& body) {
+    switch (format) {
+        case AFFINE4: return body(std::integral_constant<int, AFFINE4>{});
+        case SYMM4: return body(std::integral_constant<int, SYMM4>{});
+        case SYMM8: return body(std::integral_constant<int, SYMM8>{});
+        case FLOAT32: return body(std::integral_constant<int, FLOAT32>{});
+        case FLOAT16: return body(std::integral_constant<int, FLOAT16>{});
+        case BFLOAT16: return body(std::integral_constant<int, BFLOAT16>{});
+    }
+}
+
 void linear(const Op& op, const Step& step, Pool& pool) {
     const int64_t rows = rows_of(op, step);
     if (rows == 0) return;  // a step of prompt chunks only samples nothing
-    switch (op.i[2]) {
-        case AFFINE4: return linear_format<AFFINE4>(op, rows, pool);
-        case SYMM4: return linear_format<SYMM4>(op, rows, pool);
-        case SYMM8: return linear_format<SYMM8>(op, rows, pool);
-        case FLOAT32: return linear_format<FLOAT32>(op, rows, pool);
-        case FLOAT16: return linear_format<FLOAT16>(op, rows, pool);
-        case BFLOAT16: return linear_format<BFLOAT16>(op, rows, pool);
-    }
+    with_format(op.i[2], [&](auto format) { linear_format<format>(op, rows, pool); });
 }
 
 }  // namespace
