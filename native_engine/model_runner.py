@@ -18,7 +18,6 @@ from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.config import EngineConfig
 from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.weights import Weights
-from native_engine.models.llama import Llama
 from native_engine.quantization.weights import NativeLoader, TorchLoader
 from native_engine.sampling.sampler import Sampler
 from native_engine.sizing import max_model_len, num_cache_blocks, num_threads
@@ -58,7 +57,7 @@ class NativeRunner(Runner):
         torch.set_num_threads(1)  # only sampling is left to torch; a second pool of threads would fight ours
         self.program = Program(config.max_num_batched_tokens, config.max_num_logits, num_threads(config))
         loader = NativeLoader(weights, self.program, config.quantization, config.dtype)
-        model: Llama = models.create(weights.config, loader, max_model_len(config, weights.config))
+        model = models.create(weights.config, loader, max_model_len(config, weights.config))
         super().__init__(config, weights.config, loader.nbytes)
         self.logits = cast(Buffer, model.forward(self.step, self.caches))
         self._greedy = argmax(self.logits)
@@ -76,7 +75,7 @@ class TorchRunner(Runner):
 
     def __init__(self, config: EngineConfig, weights: Weights) -> None:
         torch.set_num_threads(num_threads(config))
-        self.model: Llama = models.create(weights.config, TorchLoader(weights), max_model_len(config, weights.config))
+        self.model = models.create(weights.config, TorchLoader(weights), max_model_len(config, weights.config))
         self.weight_bytes = 4 * sum(int(np.prod(weights.get(name).shape)) for name in weights.names())
         super().__init__(config, weights.config, self.weight_bytes)
 

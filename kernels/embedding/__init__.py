@@ -12,11 +12,12 @@ from kernels.native.program import Buffer, StepArrays
 __all__ = ["RawTable", "embedding", "sampled_rows"]
 
 
-def embedding(table: torch.Tensor | RawTable, step: StepArrays) -> Activation:
-    """The float32 rows [rows, width] of this step's tokens. A `RawTable` records, a tensor is looked up at once."""
+def embedding(table: torch.Tensor | RawTable, step: StepArrays, scale: float = 1.0) -> Activation:
+    """The float32 rows [rows, width] of this step's tokens, times `scale`. A `RawTable` records, a tensor is looked up
+    at once."""
     if isinstance(table, RawTable):
-        return cpu.embedding(table)
-    return reference.embedding(table, step)
+        return cpu.embedding(table, scale)
+    return reference.embedding(table, step, scale)
 
 
 def sampled_rows(x: Activation, step: StepArrays) -> Activation:

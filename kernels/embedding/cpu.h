@@ -1,5 +1,5 @@
 // The rows of the embedding table of this step's tokens, as float32; and the choice of the rows to sample.
-// embedding slots: p0 table as the file has it [vocabulary, width], p2 y; i0 width, i1 format of pack.h, i2 bytes per row.
+// embedding slots: p0 table as the file has it [vocabulary, width], p2 y; i0 width, i1 format of pack.h, i2 bytes per row; f0 scale.
 // gather slots: p0 x [rows, width], p2 y [sampled, width]; i0 width.
 #pragma once
 #include "../linear/pack.h"
@@ -39,9 +39,12 @@ inline void embedding_row(int format, const uint8_t* raw, int64_t width, float* 
 }
 
 void embedding(const Op& op, const Step& step, Pool&) {
-    for (int64_t row = 0; row < step.num_rows; row++)
-        embedding_row((int)op.i[1], (const uint8_t*)op.p[0] + step.token_ids[row] * op.i[2], op.i[0],
-                      (float*)op.p[2] + row * op.i[0]);
+    for (int64_t row = 0; row < step.num_rows; row++) {
+        float* out = (float*)op.p[2] + row * op.i[0];
+        embedding_row((int)op.i[1], (const uint8_t*)op.p[0] + step.token_ids[row] * op.i[2], op.i[0], out);
+        if (op.f[0] != 1.0f)
+            for (int64_t i = 0; i < op.i[0]; i += 16) store(out + i, load(out + i) * op.f[0]);
+    }
 }
 
 void gather(const Op& op, const Step& step, Pool&) {

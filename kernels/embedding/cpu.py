@@ -21,14 +21,14 @@ class RawTable:
     width: int
 
 
-def embedding(table: RawTable) -> Buffer:
+def embedding(table: RawTable, scale: float = 1.0) -> Buffer:
     """Raises ValueError for a type that has no native kernel."""
     if table.type_name not in FORMATS:
         raise ValueError(f"embeddings of type {table.type_name} have no native kernel; known: {', '.join(FORMATS)}")
     number, unit_bytes, unit = FORMATS[table.type_name]
     y = table.program.buffer(table.width)
     row_bytes = table.width // unit * unit_bytes
-    table.program.record(Kind.EMBEDDING, [table.raw, None, y], [table.width, number, row_bytes])
+    table.program.record(Kind.EMBEDDING, [table.raw, None, y], [table.width, number, row_bytes], (scale,))
     return y
 
 

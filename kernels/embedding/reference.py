@@ -7,9 +7,9 @@ import torch
 from kernels.native.program import StepArrays
 
 
-def embedding(table: torch.Tensor, step: StepArrays) -> torch.Tensor:
-    """table [vocabulary, width] at this step's token ids."""
-    return table[torch.from_numpy(step.token_ids[: step.struct.num_rows]).long()].float()
+def embedding(table: torch.Tensor, step: StepArrays, scale: float = 1.0) -> torch.Tensor:
+    """table [vocabulary, width] at this step's token ids, times `scale`."""
+    return table[torch.from_numpy(step.token_ids[: step.struct.num_rows]).long()].float() * scale
 
 
 def sampled_rows(x: torch.Tensor, step: StepArrays) -> torch.Tensor:

@@ -2,10 +2,11 @@
 #include "../argmax/cpu.h"
 #include "../attention/cpu.h"
 #include "../embedding/cpu.h"
+#include "../gated/cpu.h"
 #include "../linear/cpu.h"
 #include "../rms_norm/cpu.h"
 #include "../rotary/cpu.h"
-#include "../silu_and_mul/cpu.h"
+#include "../soft_cap/cpu.h"
 
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
@@ -14,4 +15,4 @@
 
 extern const OpTable JOIN(ops_, ISA);
 const OpTable JOIN(ops_, ISA) = {
-    TEXT(ISA), {embedding, rms_norm, linear, rotary, attention, silu_and_mul, gather, argmax}};
+    TEXT(ISA), {embedding, rms_norm, linear, rotary, attention, gated, gather, argmax, soft_cap}};

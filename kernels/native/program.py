@@ -31,9 +31,10 @@ class Kind(IntEnum):
     LINEAR = 2
     ROTARY = 3
     ATTENTION = 4
-    SILU_AND_MUL = 5
+    GATED = 5
     GATHER = 6
     ARGMAX = 7
+    SOFT_CAP = 8
 
 
 class Buffer:

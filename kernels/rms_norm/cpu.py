@@ -7,7 +7,7 @@ import torch
 from kernels.native.program import Buffer, Kind
 
 
-def rms_norm(x: Buffer, weight: torch.Tensor, eps: float) -> Buffer:
+def rms_norm(x: Buffer, weight: torch.Tensor, eps: float, residual: Buffer | None = None) -> Buffer:
     y = x.program.buffer(x.width, x.sampled)
-    x.program.record(Kind.RMS_NORM, [x, weight.float().numpy(), y], [x.width], (eps,), x.sampled)
+    x.program.record(Kind.RMS_NORM, [x, weight.float().numpy(), y, residual], [x.width], (eps,), x.sampled)
     return y

@@ -15,6 +15,7 @@ from gguf import GGUF_MAGIC, GGUFReader, GGUFValueType, ReaderField
 from native_engine.loading.errors import ModelError
 from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.rope import Scaling, rope_of_gguf, stretched_length
+from native_engine.loading.windows import windows_of_gguf
 
 KNOWN_ARCHITECTURES = ("llama", "phi3", "qwen2", "qwen3")
 SUPPORTED_TENSOR_TYPES = frozenset(
@@ -97,14 +98,14 @@ class GGUFModel:
         head_dim = read.integer("attention.key_length", hidden // max(heads, 1))
         if read.integer("rope.dimension_count", head_dim) != head_dim:
             raise ModelError(f"{self.path}: rotary position on a part of each head is not supported.")
-        context_length = read.integer("context_length")
+        context_length, layers = read.integer("context_length"), read.integer("block_count")
         scaling = self._rope_scaling(read, context_length)
         return ModelConfig(
             architecture=architecture,
             vocab_size=self._embedding().shape[0],
             hidden_size=hidden,
             intermediate_size=read.integer("feed_forward_length"),
-            num_layers=read.integer("block_count"),
+            num_layers=layers,
             num_heads=heads,
             num_kv_heads=read.integer("attention.head_count_kv", heads),
             head_dim=head_dim,
@@ -112,7 +113,7 @@ class GGUFModel:
             rope_theta=read.number("rope.freq_base", 10000.0),
             rope_scaling=scaling,
             max_position=stretched_length(scaling, context_length),
-            sliding_window=read.integer("attention.sliding_window", 0) or None,
+            windows=windows_of_gguf(architecture, read.optional, layers),
             tie_embeddings="output.weight" not in self.tensors,
             qk_norm="blk.0.attn_q_norm.weight" in self.tensors,
             bos_token_id=self.metadata.get("tokenizer.ggml.bos_token_id"),

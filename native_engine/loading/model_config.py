@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from native_engine.loading.errors import ModelError
 from native_engine.loading.rope import rope_of_json, stretched_length
+from native_engine.loading.windows import Windows, windows_of_json
 
 # Hugging Face `model_type` -> our architecture. Mistral is arithmetically a Llama with a sliding window.
 KNOWN_MODEL_TYPES = {"llama": "llama", "mistral": "llama", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3"}
@@ -18,7 +19,15 @@ KNOWN_MODEL_TYPES = {"llama": "llama", "mistral": "llama", "phi3": "phi3", "qwen
 @dataclass(frozen=True)
 class ModelConfig:
     """`head_dim` need not be hidden_size / num_heads. `rope_scaling` has "rope_type" and that type's parameters.
-    `sliding_window`: how many tokens, itself among them, a token sees in the layers that have a window."""
+
+    windows: how many tokens, itself among them, a token sees in each layer; None is all (the default for every layer).
+    rotary_dim: how many dimensions of a head turn with the position, the first ones; by default all of head_dim.
+    attention_scale: what scores are multiplied by; head_dim^-1/2 by default.
+    attention_soft_cap, final_soft_cap: scores, and logits, become cap * tanh(x / cap).
+    embedding_scale: what the embedding's rows are multiplied by.
+    norm_offset: what is added to the norms' weights as this file has them (Gemma's are stored around zero).
+    local_rope_theta: the base of rotary positions, unscaled, in layers with a window where they have their own.
+    """
 
     architecture: str
     vocab_size: int
@@ -32,13 +41,21 @@ class ModelConfig:
     rope_theta: float
     rope_scaling: dict[str, Any] | None
     max_position: int
-    sliding_window: int | None
     tie_embeddings: bool
     qk_norm: bool
     bos_token_id: int | None
     eos_token_ids: frozenset[int]
     chat_template: str | None
     name: str
+    windows: Windows = ()
+    rotary_dim: int = 0
+    attention_scale: float = 0.0
+    attention_soft_cap: float | None = None
+    final_soft_cap: float | None = None
+    activation: Literal["silu", "gelu_tanh"] = "silu"
+    embedding_scale: float = 1.0
+    norm_offset: float = 0.0
+    local_rope_theta: float | None = None
 
     def __post_init__(self) -> None:
         sizes = (
@@ -58,6 +75,12 @@ class ModelConfig:
                 f"{self.name}: {self.num_heads} attention heads cannot share {self.num_kv_heads} KV heads "
                 f"of {self.head_dim} dimensions; the model's description is damaged."
             )
+        for field, default in (
+            ("windows", (None,) * self.num_layers),
+            ("rotary_dim", self.head_dim),
+            ("attention_scale", self.head_dim**-0.5),
+        ):
+            object.__setattr__(self, field, getattr(self, field) or default)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -110,7 +133,7 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
         rope_theta=theta,
         rope_scaling=scaling,
         max_position=stretched_length(scaling, int(raw["max_position_embeddings"])),
-        sliding_window=_sliding_window(raw),
+        windows=windows_of_json(raw, int(raw["num_hidden_layers"])),
         tie_embeddings=bool(raw.get("tie_word_embeddings", False)),
         qk_norm=architecture == "qwen3",
         bos_token_id=min(token_ids(raw.get("bos_token_id")), default=None),
@@ -139,22 +162,6 @@ def _architecture(folder: Path, raw: Mapping[str, Any]) -> str:
     if activation != "silu":
         raise ModelError(f"{folder}: activation {activation!r} is not supported; known: silu.")
     return KNOWN_MODEL_TYPES[model_type]
-
-
-def _sliding_window(raw: Mapping[str, Any]) -> int | None:
-    """With the defaults that each family has where its config.json says nothing."""
-    model_type = raw["model_type"]
-    window = raw.get("sliding_window", 4096 if model_type == "mistral" else None)
-    if model_type == "llama" or (model_type in ("qwen2", "qwen3") and not _uses_window(raw)):
-        return None
-    return None if window is None else int(window)
-
-
-def _uses_window(raw: Mapping[str, Any]) -> bool:
-    """Qwen has a switch, and first layers without a window."""
-    layers = raw.get("layer_types")
-    windowed = "sliding_attention" in layers if layers else raw["num_hidden_layers"] > raw.get("max_window_layers", 28)
-    return bool(raw.get("use_sliding_window") and windowed)
 
 
 def _chat_template(folder: Path) -> str | None:

@@ -12,11 +12,11 @@ from kernels.activation import Activation
 from kernels.attention import attention
 from kernels.attention.cache import LayerCache
 from kernels.embedding import embedding, sampled_rows
+from kernels.gated import gated
 from kernels.linear import PackedWeight, linear
 from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
-from kernels.silu_and_mul import silu_and_mul
 from native_engine.layers.rotary import rotary_tables
 from native_engine.loading.model_config import ModelConfig
 from native_engine.quantization.weights import WeightLoader
@@ -52,7 +52,7 @@ class LlamaLayer:
         h = attention(qkv, cache, step, config.num_heads, config.head_dim**-0.5)
         x = linear(h, self.output, self.output_bias, residual=x)
         h = rms_norm(x, self.mlp_norm, config.rms_norm_eps)
-        h = silu_and_mul(linear(h, self.gate_up, self.gate_up_bias))
+        h = gated(linear(h, self.gate_up, self.gate_up_bias), config.activation)
         return linear(h, self.down, self.down_bias, residual=x)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -14,13 +16,14 @@ from kernels.argmax import argmax
 from kernels.attention import attention
 from kernels.attention.cache import CACHE_TYPES, LayerCache, allocate
 from kernels.embedding import RawTable, embedding, sampled_rows
+from kernels.gated import GatedActivation, gated
 from kernels.linear import linear
 from kernels.linear.cpu import FORMATS, pack
 from kernels.native.library import available, best_isa
 from kernels.native.program import Buffer, Program, StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, rotary
-from kernels.silu_and_mul import silu_and_mul
+from kernels.soft_cap import soft_cap
 from kernels.testing import assert_close
 from native_engine.layers.rotary import rotary_tables
 
@@ -138,36 +141,66 @@ def test_a_weight_that_cannot_be_packed_is_refused_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_norm_and_activation_agree_with_their_references(isa: str) -> None:
-    x, weight = normal(5, 64, seed=4) * 3, torch.from_numpy(normal(1, 64, seed=5)[0])
+def test_the_norm_agrees_with_its_reference_and_adds_the_residual_after(isa: str) -> None:
+    x, weight = normal(9, 80, seed=4) * 3, torch.from_numpy(normal(1, 80, seed=5)[0])
+    residual = normal(9, 80, seed=6)
     program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
     source = filled(program, x)
-    normed, gated = rms_norm(source, weight, 1e-5), silu_and_mul(source)
-    program.run(described(5))
-    assert_close(normed.array[:5], rms_norm(torch.from_numpy(x), weight, 1e-5).numpy(), 1e-6)
-    assert_close(gated.array[:5], silu_and_mul(torch.from_numpy(x)).numpy(), 1e-6)
+    plain, added = rms_norm(source, weight, 1e-5), rms_norm(source, weight, 1e-5, filled(program, residual))
+    program.run(described(9))
+    assert_close(plain.array[:9], rms_norm(torch.from_numpy(x), weight, 1e-5).numpy(), 1e-6)
+    expected = rms_norm(torch.from_numpy(x), weight, 1e-5, torch.from_numpy(residual))
+    assert_close(added.array[:9], expected.numpy(), 1e-6)
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_silu_survives_extreme_inputs(isa: str) -> None:
-    x = np.array([[-1e30, -200, -88, -1e-30, 0, 1e-30, 88, 200] * 2 + [1.0] * 16], np.float32)
+@pytest.mark.parametrize("activation", get_args(GatedActivation))
+def test_gated_activations_agree_with_their_references(isa: str, activation: GatedActivation) -> None:
+    x = normal(5, 96, seed=4) * 3
+    program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
+    y = gated(filled(program, x), activation)
+    program.run(described(5))
+    assert_close(y.array[:5], gated(torch.from_numpy(x), activation).numpy(), 1e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("activation", get_args(GatedActivation))
+def test_gated_activations_survive_extreme_inputs(isa: str, activation: GatedActivation) -> None:
+    gates = [-1e30, -200, -88, -1e-30, 0, 1e-30, 88, 200, np.nan, 3e38, -5.5, 5.5, -0.7, 0.7, 1, -1]
+    x = np.array([[*gates, *[1.0] * 16]], np.float32)
     program = Program(MAX_ROWS, MAX_ROWS, num_threads=1, isa=isa)
-    y = silu_and_mul(filled(program, x))
+    y = gated(filled(program, x), activation)
     program.run(described(1))
-    assert_close(y.array[:1], silu_and_mul(torch.from_numpy(x)).numpy(), 1e-6)
+    expected = gated(torch.from_numpy(x), activation).numpy()
+    np.testing.assert_allclose(y.array[:1], expected, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("rows", "width"), [(1, 7), (5, 100), (3, 16387)])
+def test_a_soft_cap_agrees_with_its_reference_and_writes_nowhere_else(isa: str, rows: int, width: int) -> None:
+    x = normal(rows, width, seed=8) * 40
+    x[0, :6] = [0, -1e30, 1e30, 1e-6, np.nan, 1]
+    program = Fenced(rows, isa)
+    y = soft_cap(filled(program, x, sampled=True), 30.0)
+    step = described(rows)
+    step.struct.num_sampled = rows
+    program.run(step)
+    np.testing.assert_allclose(y.array, soft_cap(torch.from_numpy(x), 30.0).numpy(), atol=1e-5, rtol=0)
+    assert all((fence == FENCE).all() for fence in program.fences)
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("type_name", FORMATS)
 def test_embedding_and_gather_pick_the_right_rows(isa: str, type_name: str) -> None:
+    scale = 25.3
     raw = raw_weight(type_name, 30, 64).reshape(30, -1)
     program = Program(MAX_ROWS, MAX_ROWS, num_threads=1, isa=isa)
     step = described(3)
     step.token_ids[:3], step.sample_rows[:2], step.struct.num_sampled = [29, 0, 7], [2, 0], 2
-    rows = embedding(RawTable(program, raw, type_name, 64), step)
+    rows = embedding(RawTable(program, raw, type_name, 64), step, scale)
     chosen = sampled_rows(rows, step)
     program.run(step)
-    expected = plain_weight(raw, type_name, 30, 64)[[29, 0, 7]].numpy()
+    expected = plain_weight(raw, type_name, 30, 64)[[29, 0, 7]].numpy() * np.float32(scale)
     assert_close(rows.array[:3], expected, 1e-7)
     assert_close(chosen.array[:2], expected[[2, 0]], 1e-7)
 

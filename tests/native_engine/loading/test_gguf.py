@@ -72,7 +72,7 @@ def test_a_yarn_of_another_kind_is_refused_by_the_key(tmp_path: Path, key: str) 
 @pytest.mark.parametrize(("written", "window"), [(0, None), (100, 100)])
 def test_a_sliding_window_is_read(tmp_path: Path, written: int, window: int | None) -> None:
     path = write_gguf(tmp_path / "m", architecture="phi3", phi3__attention__sliding_window=written)
-    assert GGUFModel.open(path).config().sliding_window == window
+    assert GGUFModel.open(path).config().windows == (window,) * 2
 
 
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.999])

@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path, changes: dict[str
 def test_a_sliding_window_is_read_as_its_family_means_it(
     tmp_path: Path, changes: dict[str, object], window: int | None
 ) -> None:
-    assert config_from_folder(write_folder(tmp_path / "m", **changes)).sliding_window == window
+    assert config_from_folder(write_folder(tmp_path / "m", **changes)).windows == (window,)
 
 
 def test_a_path_that_does_not_exist_is_told_as_such(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from kernels.native.program import Buffer, Kind
 
+_NUMBERS = {"silu": 0, "gelu_tanh": 1}  # as cpu.h
 
-def silu_and_mul(x: Buffer) -> Buffer:
+
+def gated(x: Buffer, activation: str) -> Buffer:
     y = x.program.buffer(x.width // 2)
-    x.program.record(Kind.SILU_AND_MUL, [x, None, y], [y.width])
+    x.program.record(Kind.GATED, [x, None, y], [y.width, _NUMBERS[activation]])
     return y

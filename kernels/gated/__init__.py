@@ -1,0 +1,16 @@
+"""The gated activations of feed-forward layers: SwiGLU of the Llama family, GEGLU of Gemma."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from kernels.activation import Activation
+from kernels.gated import cpu, reference
+from kernels.native.program import Buffer
+
+GatedActivation = Literal["silu", "gelu_tanh"]
+
+
+def gated(x: Activation, activation: GatedActivation) -> Activation:
+    """x [rows, 2 * width], gate and up side by side, to activation(gate) * up [rows, width]."""
+    return cpu.gated(x, activation) if isinstance(x, Buffer) else reference.gated(x, activation)
