@@ -17,6 +17,9 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    reasoning_tokens: int | None = (
+        None  # of the completion tokens; None where the model does not tell its thoughts apart
+    )
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -34,6 +37,7 @@ class Choice(msgspec.Struct, frozen=True):
     finish_reason: str
     logprobs: dict[str, Any] | None = None
     tool_calls: Sequence[dict[str, Any]] = ()
+    reasoning: str = ""
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
@@ -45,12 +49,15 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
 
 def usage_dict(usage: Usage) -> dict[str, Any]:
-    return {
+    made: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
+    if usage.reasoning_tokens is not None:
+        made["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return made
 
 
 def chat_chunk(
@@ -59,12 +66,13 @@ def chat_chunk(
     *,
     role: str | None = None,
     content: str | None = None,
+    reasoning: str | None = None,
     tool_calls: Sequence[dict[str, Any]] | None = None,
     logprobs: dict[str, Any] | None = None,
     finish_reason: str | None = None,
 ) -> bytes:
     """One streamed piece of a chat answer: the first carries the role, the last only the finish reason."""
-    told = (("role", role), ("content", content), ("tool_calls", tool_calls))
+    told = (("role", role), ("content", content), ("reasoning_content", reasoning), ("tool_calls", tool_calls))
     delta = {name: value for name, value in told if value is not None}
     choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
     return _encode(_object(head, "chat.completion.chunk", [choice]))
@@ -105,7 +113,9 @@ def chat_completion(head: Head, choices: Sequence[Choice], usage: Usage) -> byte
 
 
 def _message(choice: Choice) -> dict[str, Any]:
-    made = {"role": "assistant", "content": choice.text, "refusal": None}
+    made: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
+    if choice.reasoning:
+        made["reasoning_content"] = choice.reasoning  # where DeepSeek's API, SGLang and llama.cpp put thoughts
     if not choice.tool_calls:
         return made
     return {**made, "content": choice.text or None, "tool_calls": choice.tool_calls}

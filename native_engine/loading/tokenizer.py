@@ -30,6 +30,7 @@ class Tokenizer:
         self.vocab_size = backend.get_vocab_size(with_added_tokens=True)
         added = backend.get_added_tokens_decoder()
         self._added = {number: b"" if each.special else each.content.encode() for number, each in added.items()}
+        self.added_ids = {each.content: number for number, each in added.items()}
         self._special = {number: each.content.encode() for number, each in added.items() if each.special}
         self.special_ids = frozenset(self._special)
         self.special_texts = frozenset(each.content for each in added.values() if each.special)

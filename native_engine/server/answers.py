@@ -46,11 +46,13 @@ def cancelled_when_gone(receive: Receive, generation: Cancellable) -> Iterator[N
 
 async def send_collected(send: Send, generation: Generation, dialect: Dialect, head: Head, spelling: Spelling) -> None:
     texts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
+    thoughts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
     logprobs: dict[int, list[TokenLogprobs]] = {choice.index: [] for choice in generation.choices}
     calls: dict[int, list[CallPiece]] = {choice.index: [] for choice in generation.choices}
     while True:
         for piece in await generation.next():
             texts[piece.choice.index].append(piece.text)
+            thoughts[piece.choice.index].append(piece.thought)
             logprobs[piece.choice.index] += piece.logprobs
             calls[piece.choice.index] += piece.calls
         if generation.done:
@@ -66,6 +68,7 @@ async def send_collected(send: Send, generation: Generation, dialect: Dialect, h
             choice.finish_reason or "stop",
             dialect.logprobs(logprobs[choice.index], spelling) if choice.tells_logprobs else None,
             whole_calls(calls[choice.index]),
+            "".join(thoughts[choice.index]),
         )
         for choice in generation.choices
     ]
@@ -105,9 +108,11 @@ async def send_stream(
 
 def _events(pieces: list[Piece], writers: dict[int, ChunkWriter]) -> bytes:
     events = []
-    for choice, text, logprobs, calls, reason in pieces:
+    for choice, text, logprobs, calls, thought, reason in pieces:
         writer = writers[choice.index]
-        events.append(writer.text(text, logprobs))
+        if thought:  # and where text comes in the same step, all its probabilities too
+            events.append(writer.thought(thought, logprobs))
+        events.append(writer.text(text, () if thought else logprobs))
         events.append(writer.calls(calls))
         if reason is not None and reason not in _FAILED:
             events.append(writer.closing(reason))

@@ -24,6 +24,7 @@ class Piece(NamedTuple):
     text: str
     logprobs: list[TokenLogprobs]
     calls: list[CallPiece]
+    thought: str
     finish_reason: str | None
 
 
@@ -91,7 +92,13 @@ class Generation:
             if first is not None:
                 prompt_tokens += first.num_prompt_tokens
                 cached_tokens += first.num_cached_tokens
-        return Usage(prompt_tokens, sum(choice.num_tokens for choice in self.choices), cached_tokens)
+        thoughts = [choice.num_thought_tokens for choice in self.choices if choice.num_thought_tokens is not None]
+        return Usage(
+            prompt_tokens,
+            sum(choice.num_tokens for choice in self.choices),
+            cached_tokens,
+            sum(thoughts) if thoughts else None,
+        )
 
     @property
     def stages(self) -> Stages | None:

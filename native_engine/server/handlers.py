@@ -22,13 +22,13 @@ from native_engine.server.forms import form_of
 from native_engine.server.generation import Generation
 from native_engine.server.http import HttpError, Receive, Scope, Send, header, read_body, send_whole, unavailable
 from native_engine.server.prompts import chat_prompt, compiled, completion_prompts, sampling_params
+from native_engine.server.reading import choices_of, opening_of
 from native_engine.server.refusals import refuse_unsupported_chat, refuse_unsupported_completion
 from native_engine.server.service import BaseService, Service
-from native_engine.server.tools import call_form, check_tools, may_call
-from native_engine.text.choice import Choice
+from native_engine.server.tools import call_form, check_tools
+from native_engine.text.thoughts import Opening
 
 MAX_ANSWERS = 256
-MAX_CALLS = 128
 ACCOUNT_PATH = "/internal/requests/"  # and the request's id; the door lists no such path
 _MAX_ID_CHARACTERS = 200
 
@@ -119,13 +119,10 @@ async def _answer(
         raise InvalidRequest(f"A request may ask for {MAX_ANSWERS} answers at most, n x prompts.", "n", "invalid_value")
     parameters = [sampling_params(request, len(each), service, dialect.field) for each in prompts]
     request_id = id_of(scope)
-    constraints = await _constraints(service, request, answers_each * len(prompts))
+    opening = opening_of(service, request, prompts[0])
+    constraints = await _constraints(service, request, answers_each * len(prompts), opening)
     sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each, constraints))
-    most_calls = _most_calls(request)
-    choices = [
-        Choice(index, sequence.request_id, sequence.params, service.tokenizer.id_to_bytes, most_calls)
-        for index, sequence in enumerate(sequences)
-    ]
+    choices = choices_of(service, request, sequences, opening)
     generation = Generation(service.delivery, service.metrics, choices, arrived, answers_each)
     _start(generation, sequences)
     spelling = service.tokenizer.spelling
@@ -139,21 +136,14 @@ async def _answer(
 
 
 async def _constraints(
-    service: Service, request: ChatRequest | CompletionRequest, count: int
+    service: Service, request: ChatRequest | CompletionRequest, count: int, opening: Opening
 ) -> ListLike[Constraint | None]:
     """What holds each answer to the form that was asked for; a bad form is refused before anything runs."""
     called = call_form(request) if isinstance(request, ChatRequest) else None
     form = form_of(request, called)
     if form is None:
         return [None] * count
-    return service.grammars.constraints(await compiled(service, form, request), count)
-
-
-def _most_calls(request: ChatRequest | CompletionRequest) -> int:
-    """Calls of tools after which an answer ends; 0 where what looks like one is text."""
-    if not isinstance(request, ChatRequest) or not may_call(request):
-        return 0
-    return 1 if request.parallel_tool_calls is False else MAX_CALLS
+    return service.grammars.constraints(await compiled(service, form, request, opening), count)
 
 
 def _start(generation: Generation, sequences: list[Sequence]) -> None:

@@ -20,6 +20,8 @@ from native_engine.server.forms import Form
 from native_engine.server.service import Service
 from native_engine.server.tools import shown_tools
 from native_engine.structured.compiler import GrammarFault
+from native_engine.structured.composing import behind_thought
+from native_engine.text.thoughts import Opening
 
 
 async def chat_prompt(service: Service, request: ChatRequest) -> list[int]:
@@ -44,15 +46,22 @@ async def completion_prompts(service: Service, request: CompletionRequest) -> li
     return found
 
 
-async def compiled(service: Service, form: Form, request: ChatRequest | CompletionRequest) -> LLMatcher:
-    """The form's grammar, behind what a continued message has said already."""
-    begun = ""
+async def compiled(
+    service: Service, form: Form, request: ChatRequest | CompletionRequest, opening: Opening
+) -> LLMatcher:
+    """The form's grammar, behind a thought, and behind what a continued message has said already."""
+    begun, thoughts = "", service.style.thoughts
     if isinstance(request, ChatRequest) and request.continue_final_message:
         begun = text_of(request.messages[-1]).strip()  # as the template's end is cut
+        if thoughts is not None:
+            begun = begun.rpartition(thoughts.start)[2].rpartition(thoughts.end)[2].lstrip()
 
     def work() -> LLMatcher:
         try:
-            return service.grammars.compile(form.grammar, begun)
+            grammar = form.grammar
+            if thoughts is not None and isinstance(request, ChatRequest):
+                grammar = behind_thought(grammar, thoughts, opening, service.grammars.marks)
+            return service.grammars.compile(grammar, begun)
         except GrammarFault as fault:
             raise InvalidRequest(f"'{form.field}' cannot be used: {fault}.", form.field, "invalid_value") from fault
 

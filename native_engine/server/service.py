@@ -18,6 +18,7 @@ from native_engine.server.accounts import Accounts
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 from native_engine.structured.compiler import Compiler
+from native_engine.text.answer_style import AnswerStyle, answer_style
 
 # Longer texts are tokenised in a thread: at about 2 us a character the event loop would stutter for other streams.
 _LONG = 4096
@@ -97,3 +98,7 @@ class Service(BaseService):
         self.template = template
         self.delivery = delivery
         self.grammars = Compiler(tokenizer)
+
+    @property
+    def style(self) -> AnswerStyle:
+        return answer_style(self.template.source if self.template else "", self.tokenizer.added_ids)

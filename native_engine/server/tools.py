@@ -1,7 +1,4 @@
-"""Tools of a request: whether this model can call them, how they are shown to it, and what its calls must look like.
-
-Only the form of Hermes and Qwen is read; a model's chat template tells whether it was taught that one.
-"""
+"""Tools of a request: whether this model can call them, how they are shown to it, and what its calls must look like."""
 
 from __future__ import annotations
 
@@ -16,7 +13,9 @@ from backends.wire.errors import InvalidRequest
 from backends.wire.schema import ChatRequest, Tool
 from native_engine.loading.chat_template import ChatTemplate
 from native_engine.server.forms import BLANKS, Form
-from native_engine.text.tool_calls import END, START, CallPiece
+from native_engine.text.tool_calls import CallPiece
+from native_engine.text.tool_styles import STYLES, taught_style
+from native_engine.text.tool_styles.hermes import END, START
 
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -33,8 +32,9 @@ def check_tools(request: ChatRequest, template: ChatTemplate | None) -> None:
         return
     if template is None or not template.knows_tools:
         raise _unsupported("its chat template knows none")
-    if START not in template.source:
-        raise _unsupported(f"it does not write calls as {START}")
+    if taught_style(template.source) is None:
+        known = ", ".join(style.name for style in STYLES)
+        raise _unsupported(f"its chat template teaches none of the styles of calls that are known here ({known})")
     if may_call(request) and request.response_format is not None and request.response_format.type != "text":
         raise _invalid("'response_format' cannot be combined with 'tools' by this engine.", "response_format")
     if request.tool_choice not in (None, "none", "auto", "required"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from native_engine.loading.tokenizer import Tokenizer
 from native_engine.structured.constraint import GrammarConstraint
+from native_engine.text.answer_style import all_mark_ids
 
 _MASK_THREADS = 2
 
@@ -23,11 +24,15 @@ class Compiler:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._source = tokenizer
+        self.marks = all_mark_ids(tokenizer)
         self._masks = ThreadPoolExecutor(_MASK_THREADS, "grammar")  # no thread is made before the first grammar
 
     @cached_property
     def _tokenizer(self) -> LLTokenizer:
-        return LLTokenizer(TokenizerWrapper(_Vocabulary(self._source)), eos_token=sorted(self._source.eos_token_ids))
+        return LLTokenizer(
+            TokenizerWrapper(_Vocabulary(self._source, self.marks.values())),
+            eos_token=sorted(self._source.eos_token_ids),
+        )
 
     def compile(self, grammar: str, begun: str = "") -> LLMatcher:
         """Raises GrammarFault. `begun`: the part of the answer that is there already."""
@@ -44,17 +49,21 @@ class Compiler:
 
 
 class _Vocabulary:
-    """A tokenizer in the form that the library reads: bytes that the engine's text is made of, special ones apart."""
+    """A tokenizer in the form that the library reads: bytes that the engine's text is made of, special ones apart.
+
+    `marks` are apart too: a grammar's text matches none, and names those that it wants.
+    """
 
     bos_token_id = None
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, marks: Iterable[int]) -> None:
+        special = tokenizer.special_ids | frozenset(marks)
         numbers = range(tokenizer.vocab_size)
         self._tokenizer = tokenizer
         self.eos_token_id = min(tokenizer.eos_token_ids)
-        self.special_token_ids = sorted(tokenizer.special_ids)
+        self.special_token_ids = sorted(special)
         self.tokens = [
-            b"\xff" + tokenizer.spelling(number) if number in tokenizer.special_ids else tokenizer.id_to_bytes(number)
+            b"\xff" + tokenizer.spelling(number) if number in special else tokenizer.id_to_bytes(number)
             for number in numbers
         ]
 

@@ -1,4 +1,4 @@
-"""The text of one sequence as its tokens come: whole characters, cut at a stop string. Knows no HTTP and no JSON."""
+"""One sequence's answer as its tokens come: whole characters, in their parts. Knows no HTTP and no JSON."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from native_engine.engine import SequenceOutput
 from native_engine.request import FinishReason, Logprobs, SamplingParams
+from native_engine.text.answer_reader import AnswerReader, Parts
 from native_engine.text.detokenize import IncrementalText
 from native_engine.text.logprobs import HeldLogprobs, TokenLogprobs
-from native_engine.text.stops import StopMatcher
-from native_engine.text.tool_calls import CallPiece, ToolCallReader
+from native_engine.text.tool_calls import CallPiece
 
 
 class Taken(NamedTuple):
@@ -20,21 +20,21 @@ class Taken(NamedTuple):
     text: str
     logprobs: list[TokenLogprobs]
     calls: list[CallPiece]
+    thought: str
 
 
 class Choice:
     """`finish_reason` stays None until the text has its last piece; "abort" and "error" are no official reasons."""
 
     __slots__ = (
-        "_calls",
         "_logprobs",
         "_min_tokens",
-        "_most_calls",
         "_read",
-        "_stops",
+        "_reader",
         "_text",
         "finish_reason",
         "index",
+        "num_thought_tokens",
         "num_tokens",
         "sequence_id",
         "tells_logprobs",
@@ -46,20 +46,19 @@ class Choice:
         sequence_id: str,
         params: SamplingParams,
         id_to_bytes: Callable[[int], bytes],
-        most_calls: int = 0,
+        reader: AnswerReader | None = None,
     ) -> None:
-        """`most_calls`: calls of tools after which the answer ends; 0 reads none."""
+        """`reader`: where the answer has more parts than text up to a stop string."""
         self.index = index
         self.sequence_id = sequence_id
         self.num_tokens = 0
+        self.num_thought_tokens: int | None = 0 if reader is not None and reader.tells_thoughts else None
         self.finish_reason: str | None = None
         self.tells_logprobs = params.logprobs is not None
         self._min_tokens = params.min_tokens
         self._text = IncrementalText(id_to_bytes)
-        self._stops = StopMatcher(params.stop)
+        self._reader = AnswerReader(params.stop) if reader is None else reader
         self._logprobs = HeldLogprobs()
-        self._calls = ToolCallReader() if most_calls else None
-        self._most_calls = most_calls
         self._read = 0  # characters, shown or held back
 
     def take(self, output: SequenceOutput) -> Taken:
@@ -76,8 +75,8 @@ class Choice:
             pieces.append(self._take([token], logprobs[place : place + 1], reason if last else None))
             if self.finish_reason is not None:
                 break
-        texts, told, calls = zip(*pieces, strict=True)
-        return Taken("".join(texts), list(chain(*told)), list(chain(*calls)))
+        texts, told, calls, thoughts = zip(*pieces, strict=True)
+        return Taken("".join(texts), list(chain(*told)), list(chain(*calls)), "".join(thoughts))
 
     def _take(self, token_ids: list[int], told: list[Logprobs], reason: FinishReason | None) -> Taken:
         """Of one token, or of an end without one."""
@@ -88,26 +87,18 @@ class Choice:
             self._logprobs.push(TokenLogprobs(spoken[0], self._read, told[0]))
         text = self._text.push(spoken)
         self._read += len(text)
-        stopped = None
-        if self.num_tokens > self._min_tokens:
-            text, stopped = self._stops.push(text)
-        if stopped is not None:
+        thinking = self._reader.thinking
+        parts = self._reader.push(text, may_stop=self.num_tokens > self._min_tokens)
+        if self.num_thought_tokens is not None and thinking and self._reader.thinking:  # the marks are no thought
+            self.num_thought_tokens += len(spoken)
+        if self._reader.stopped or self._reader.called_enough:
             self.finish_reason = "stop"
         elif reason is not None:
             self.finish_reason = reason.value
-            text += self._stops.flush()
-        logprobs = self._logprobs.show(text, ended=reason is not None and stopped is None)
-        if self._calls is None:
-            return Taken(text, logprobs, [])
-        shown, calls = self._read_calls(self._calls, text)
-        return Taken(shown, logprobs, calls)
-
-    def _read_calls(self, reader: ToolCallReader, text: str) -> tuple[str, list[CallPiece]]:
-        text, calls = reader.push(text)
-        if self.finish_reason is None and reader.complete >= self._most_calls:
-            self.finish_reason = "stop"
-        if self.finish_reason is not None:
-            text += reader.flush()
-        if self.finish_reason == "stop" and reader.started:
+        ended = self._reader.flush() if self.finish_reason is not None else Parts("", "", [])
+        if self.finish_reason == "stop" and self._reader.called:
             self.finish_reason = "tool_calls"
-        return text, calls
+        logprobs = self._logprobs.show(
+            self._read - self._reader.hidden, ended=reason is not None and not self._reader.stopped
+        )
+        return Taken(parts.text + ended.text, logprobs, parts.calls + ended.calls, parts.thought + ended.thought)

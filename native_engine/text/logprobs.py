@@ -19,19 +19,20 @@ class TokenLogprobs(NamedTuple):
 class HeldLogprobs:
     """Told with the first piece of text that a token is in; those of a stop string, like its text, never."""
 
-    __slots__ = ("_held", "_shown")
+    __slots__ = ("_held",)
 
     def __init__(self) -> None:
         self._held: deque[TokenLogprobs] = deque()
-        self._shown = 0
 
     def push(self, token: TokenLogprobs) -> None:
         self._held.append(token)
 
-    def show(self, text: str, *, ended: bool) -> list[TokenLogprobs]:
-        """`ended`: no text follows, though not by a stop string; then what is held belongs to the text after all."""
-        self._shown += len(text)
+    def show(self, num_shown: int, *, ended: bool) -> list[TokenLogprobs]:
+        """`num_shown`: characters of the answer that no stop string can take any more.
+
+        `ended`: no text follows, though not by a stop string; then what is held belongs to the text after all.
+        """
         shown = []
-        while self._held and (ended or self._held[0].start < self._shown):
+        while self._held and (ended or self._held[0].start < num_shown):
             shown.append(self._held.popleft())
         return shown

@@ -8,7 +8,10 @@ import pytest
 
 from native_engine.engine import SequenceOutput
 from native_engine.request import FinishReason, Logprobs, SamplingParams
+from native_engine.text.answer_reader import AnswerReader
 from native_engine.text.choice import Choice, Taken
+from native_engine.text.thoughts import ThoughtReader, ThoughtStyle
+from native_engine.text.tool_styles.hermes import HERMES
 
 LETTERS = 'abcdefghij<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 
@@ -17,8 +20,9 @@ def output(tokens: list[int], reason: FinishReason | None = None) -> SequenceOut
     return SequenceOutput("r", tokens, reason, 1, 0, [Logprobs(-float(token), ()) for token in tokens])
 
 
-def choice(most_calls: int = 0, **params: Any) -> Choice:
-    return Choice(0, "r", SamplingParams(logprobs=0, **params), lambda token: LETTERS[token].encode(), most_calls)
+def choice(parts: bool = False, **params: Any) -> Choice:
+    reader = AnswerReader((), ThoughtReader(ThoughtStyle("b", "d"), "possible"), HERMES.reader(), 1) if parts else None
+    return Choice(0, "r", SamplingParams(logprobs=0, **params), lambda token: LETTERS[token].encode(), reader)
 
 
 def taken(answer: Choice, tokens: list[int], sizes: list[int], reason: FinishReason | None) -> tuple[Taken, Any, int]:
@@ -31,7 +35,8 @@ def taken(answer: Choice, tokens: list[int], sizes: list[int], reason: FinishRea
             break
     told = [token for piece in pieces for token in piece.logprobs]
     calls = [call for piece in pieces for call in piece.calls if call.name]
-    return Taken("".join(piece.text for piece in pieces), told, calls), answer.finish_reason, answer.num_tokens
+    text, thought = ("".join(getattr(piece, part) for piece in pieces) for part in ("text", "thought"))
+    return Taken(text, told, calls, thought), answer.finish_reason, answer.num_tokens
 
 
 WHOLE = list(range(len(LETTERS)))
@@ -47,7 +52,8 @@ WHOLE = list(range(len(LETTERS)))
         ({"stop": ("d",)}, WHOLE[:8], FinishReason.LENGTH),
         ({"stop": ("cdx",)}, WHOLE[:8], FinishReason.LENGTH),
         ({"stop": ("b", "ef"), "min_tokens": 3, "max_tokens": 9}, WHOLE[:8], None),
-        ({"most_calls": 1}, [8, *WHOLE[10:], 9], None),
+        ({"parts": True}, [*WHOLE[10:], 9], None),
+        ({"parts": True}, [*WHOLE[1:9], *WHOLE[10:], 9], None),
     ],
 )
 def test_tokens_that_come_together_give_what_they_give_one_by_one(
@@ -69,3 +75,10 @@ def test_an_end_without_a_token_ends_the_answer() -> None:
     assert answer.take(output([0, 1])).text == ""
     assert answer.take(output([], FinishReason.ABORT)).text == "ab"
     assert answer.finish_reason == "abort"
+
+
+def test_the_tokens_of_a_thought_are_counted_without_its_marks() -> None:
+    answer = choice(parts=True)
+    shown = answer.take(output([1, 2, 2, 3, 4], FinishReason.LENGTH))
+    assert (shown.thought, shown.text, answer.num_thought_tokens) == ("cc", "e", 2)
+    assert choice().num_thought_tokens is None

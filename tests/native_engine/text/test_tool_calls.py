@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_engine.text.tool_calls import END, START, CallPiece, Read, ToolCallReader
+from native_engine.text.tool_calls import CallPiece, Read
+from native_engine.text.tool_styles.hermes import END, HERMES, START
 
 ARGUMENTS = '{"city": "Par}is \\"x\\\\", "days": [1, {"a": []}], "日本": "🍣"}'
 
@@ -17,7 +18,7 @@ def written(name: str = "weather", arguments: str = ARGUMENTS) -> str:
 
 def read(*pieces: str) -> tuple[str, list[tuple[str, str]]]:
     """The text and the calls that come of it."""
-    reader = ToolCallReader()
+    reader = HERMES.reader()
     parts = [reader.push(piece) for piece in pieces]
     return joined([*parts, Read(reader.flush(), [])])
 
@@ -60,7 +61,7 @@ def test_text_without_calls_comes_as_it_is(text: str) -> None:
 
 
 def test_the_name_comes_before_the_arguments_and_these_as_they_are_written() -> None:
-    reader = ToolCallReader()
+    reader = HERMES.reader()
     assert reader.push('<tool_call>{"name": "f", "arguments": ').calls == []
     assert reader.push('{"a"').calls == [CallPiece(0, "f", ""), CallPiece(0, None, '{"a"')]
     assert reader.push(": 1").calls == [CallPiece(0, None, ": 1")]

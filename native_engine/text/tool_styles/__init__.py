@@ -1,0 +1,13 @@
+"""The styles in which models write tool calls, a module each. A model's chat template tells which one it was taught."""
+
+from __future__ import annotations
+
+from native_engine.text.tool_styles.hermes import HERMES
+from native_engine.text.tool_styles.style import ToolStyle
+
+STYLES: tuple[ToolStyle, ...] = (HERMES,)
+
+
+def taught_style(template: str) -> ToolStyle | None:
+    """The first that the source of a chat template teaches."""
+    return next((style for style in STYLES if any(text in template for text in style.taught)), None)
