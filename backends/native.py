@@ -32,7 +32,7 @@ class _Told(msgspec.Struct):
 
 class NativeBackend(OpenAIBackend):
     kind = "native"
-    forwarded = OpenAIBackend.forwarded | {"x-sekisho-cache-salt"}
+    forwarded = OpenAIBackend.forwarded | {"x-sekisho-cache-salt", "x-sekisho-class"}
     probed = ("/health",)
     keeps_accounts = True
     continues = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 
 from native_engine.request import Sequence
@@ -51,16 +51,19 @@ class BlockManager:
 
         Sets `block_table` and `num_computed_tokens`, or returns False and changes nothing.
         """
-        hits = self._cached_prefix(sequence) if self.enable_prefix_caching else []
-        idle_hits = sum(not self._references[block] for block in hits)
-        missing = -(-len(sequence.token_ids) // self.block_size) - len(hits)
-        if missing + idle_hits + reserve > len(self._free):
+        hits = self._cached_prefix(sequence)
+        if not self._has_room(sequence, hits, reserve, {}):
             return False
         for block in hits:
             self._share(block)
-        sequence.block_table = hits + [self._take() for _ in range(missing)]
+        sequence.block_table = hits + [self._take() for _ in range(self._num_missing(sequence, hits))]
         sequence.num_computed_tokens = len(hits) * self.block_size
         return True
+
+    def fits(self, sequence: Sequence, reserve: int = 0, without: Iterable[Sequence] = ()) -> bool:
+        """Whether `allocate` would lend to it once the sequences of `without` have given their blocks back."""
+        held = Counter(block for other in without for block in other.block_table)
+        return self._has_room(sequence, self._cached_prefix(sequence), reserve, held)
 
     def append_block(self, sequence: Sequence) -> bool:
         """Lends one more block, or returns False where none is free."""
@@ -99,7 +102,18 @@ class BlockManager:
         """Every broken invariant, given all sequences that hold blocks; empty when all is well."""
         return [*self._reference_faults(sequences), *self._hash_faults()]
 
+    def _num_missing(self, sequence: Sequence, hits: list[int]) -> int:
+        return -(-len(sequence.token_ids) // self.block_size) - len(hits)
+
+    def _has_room(self, sequence: Sequence, hits: list[int], reserve: int, held: Mapping[int, int]) -> bool:
+        """`held`: references that are about to go. A hit that nobody else refers to has to leave the free ones too."""
+        idle_hits = sum(self._references[block] == held.get(block, 0) for block in hits)
+        released = sum(self._references[block] == count for block, count in held.items())
+        return self._num_missing(sequence, hits) + idle_hits + reserve <= len(self._free) + released
+
     def _cached_prefix(self, sequence: Sequence) -> list[int]:
+        if not self.enable_prefix_caching:
+            return []
         # Never all tokens: the last one must be computed, for its logits.
         end = (len(sequence.token_ids) - 1) // self.block_size
         self._extend_hashes(sequence, end)

@@ -128,8 +128,11 @@ class Sequence:
         "num_computed_tokens",
         "num_preemptions",
         "num_prompt_tokens",
+        "num_yields",
         "params",
+        "priority",
         "queued_at",
+        "rank",
         "request_id",
         "rng",
         "scheduled_at",
@@ -147,6 +150,7 @@ class Sequence:
         eos_token_ids: frozenset[int] = frozenset(),
         cache_salt: bytes = b"",
         constraint: Constraint | None = None,
+        priority: int = 0,
         queued_at: float | None = None,
     ) -> None:
         self.request_id = request_id
@@ -156,6 +160,8 @@ class Sequence:
         self.eos_token_ids = eos_token_ids
         self.cache_salt = cache_salt
         self.constraint = constraint
+        self.priority = priority  # the lowest goes first
+        self.rank = (0, 0, 0)  # the scheduler's: its place among all
         self.queued_at = time.monotonic() if queued_at is None else queued_at
         self.scheduled_at: float | None = None  # by the same clock: when it first ran
         self.first_token_at: float | None = None
@@ -166,6 +172,7 @@ class Sequence:
         self.num_computed_tokens = 0
         self.num_cached_tokens = 0  # prompt tokens found in the prefix cache when first admitted
         self.num_preemptions = 0
+        self.num_yields = 0  # preemptions for a request of a better priority
         self.block_table: list[int] = []
         self.block_hashes: list[bytes] = []  # of each full block so far; survives preemption, so each is made once
         self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission

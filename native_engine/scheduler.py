@@ -1,17 +1,29 @@
 """Which tokens the next step computes. Plain data and integers: knows neither model nor torch, text nor sockets.
 
 Every request has one counter, `num_computed_tokens`, that chases the number of its tokens; a long prompt in chunks, a
-cached prefix and the way back after a preemption are all the same chase. Requests keep the order of their arrival
-throughout: those that run are older than those that wait, and the newest steps aside first, so the oldest always
-gets on.
+cached prefix and the way back after a preemption are all the same chase.
+
+Who goes first: the lower `priority`, and among equals whoever came first. That is one order of all requests (`rank`),
+and everything follows it: who is let in, whose prompt gets the budget, and, from its end, who steps aside when blocks
+run out. So the first of those that run always gets on, and since alone it fits the cache, every schedule ends. The
+newest is the one to step aside because it keeps the order of arrival, and mostly has the least to compute again.
+
+A request that waits and lacks a seat or blocks may displace those of worse priority, the last of them first, no more
+than needed, only where that is enough, and each of them MAX_YIELDS times at most. Nobody is displaced for an equal.
+
+Nobody starves: when OVERTAKINGS younger requests in a row went before the oldest that waits, it is promoted ahead of
+every priority and nobody displaces it. A count, not a clock: however long a backlog of batch work has waited, one in so
+many places is the most that it takes from interactive requests. A promoted request gets the next place that comes
+free; meanwhile others may still displace.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections import deque
-from collections.abc import Callable
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as ListLike
 
 from native_engine.batch import ScheduledBatch, ScheduledSequence
@@ -20,7 +32,25 @@ from native_engine.request import FinishReason, Sequence, Status
 
 logger = logging.getLogger(__name__)
 
+OVERTAKINGS = 8
+MAX_YIELDS = 3
+
 _RUNNING, _FINISHED = Status.RUNNING, Status.FINISHED
+_PROMOTED, _ORDINARY = 0, 1
+
+
+def _rank(sequence: Sequence) -> tuple[float, float, float]:
+    return sequence.rank
+
+
+def _end_of(sequences: list[Sequence], kind: int, priority: int) -> int:
+    """The place behind all of this kind and priority."""
+    last: tuple[float, float, float] = (kind, priority, math.inf)
+    return bisect_right(sequences, last, key=_rank)
+
+
+def _arrival(sequence: Sequence) -> int:
+    return sequence.rank[2]
 
 
 class Scheduler:
@@ -44,7 +74,7 @@ class Scheduler:
         self.max_num_batched_tokens = max_num_batched_tokens
         # No sequence may outgrow the whole cache: alone it always fits, so preempting the others always helps it on.
         self.max_total_tokens = min(max_model_len, block_manager.num_slots)
-        self.waiting: deque[Sequence] = deque()
+        self.waiting: list[Sequence] = []  # both in the order of their ranks
         self.running: list[Sequence] = []
         self.num_preemptions = 0
         self.prompt_tokens = 0
@@ -52,6 +82,8 @@ class Scheduler:
         self.prefix_cache_queries = 0
         self.prefix_cache_hits = 0
         self._live: dict[str, Sequence] = {}
+        self._arrivals = 0
+        self._overtakings = 0  # in a row, of the oldest that waits
         self._clock = clock  # the one that `queued_at` was read from
 
     def __contains__(self, request_id: str) -> bool:
@@ -84,7 +116,9 @@ class Scheduler:
         asked = self.max_total_tokens if wanted is None else sequence.num_prompt_tokens + wanted
         sequence.max_total_tokens = min(asked, self.max_total_tokens)
         self._live[sequence.request_id] = sequence
-        self.waiting.append(sequence)
+        self._arrivals += 1
+        sequence.rank = (_ORDINARY, sequence.priority, self._arrivals)
+        insort(self.waiting, sequence, key=_rank)
 
     def abort(self, request_id: str) -> Sequence | None:
         """Ends a request in whatever state it is and frees its blocks at once; None where it is not here (any more)."""
@@ -99,14 +133,17 @@ class Scheduler:
         return sequence
 
     def schedule(self) -> ScheduledBatch:
-        """One token for each that decodes, then chunks of prompts under way, then new requests while budget lasts."""
+        """One token for each that decodes, then, while budget lasts, chunks of prompts and new requests, by rank."""
         items: list[ScheduledSequence] = []
         preempted: list[Sequence] = []
+        self._displace(preempted)
         prefills = self._schedule_decodes(items, preempted)
         budget = self.max_num_batched_tokens - len(items)
         for sequence in prefills:
+            if not preempted:  # whoever were let in now would be the next to step aside
+                budget -= self._admit(items, budget, before=sequence)
             budget -= self._schedule_chunk(items, sequence, budget)
-        if not preempted:  # whoever were let in now would be the next to step aside
+        if not preempted:
             budget -= self._admit(items, budget)
         return ScheduledBatch(items, self.max_num_batched_tokens - budget, preempted)
 
@@ -159,22 +196,76 @@ class Scheduler:
             items.append(ScheduledSequence(sequence, chunk, int(chunk == missing)))
         return chunk
 
-    def _admit(self, items: list[ScheduledSequence], budget: int) -> int:
+    def _admit(self, items: list[ScheduledSequence], budget: int, before: Sequence | None = None) -> int:
         """Lets requests in, strictly in order, with blocks for all their tokens; returns how many tokens it scheduled.
+
+        `before`: only those that rank before this one.
+        """
+        spent = 0
+        while self.waiting and spent < budget and self._fits(self.waiting[0]):
+            sequence = self.waiting[0]
+            if before is not None and before.rank < sequence.rank:
+                break
+            self._start(sequence)
+            spent += self._schedule_chunk(items, sequence, budget - spent)
+        return spent
+
+    def _fits(self, sequence: Sequence, without: ListLike[Sequence] = ()) -> bool:
+        """Whether there are a seat and blocks, once those of `without` are gone.
 
         A block a running sequence stays free, since each will ask for one within 16 steps.
         """
-        spent = 0
-        while self.waiting and spent < budget and len(self.running) < self.max_num_seqs:
-            sequence = self.waiting[0]
-            if not self.blocks.allocate(sequence, reserve=len(self.running)):
-                break
-            self.running.append(self.waiting.popleft())
-            if not sequence.admitted:
-                self._count_prompt(sequence)
-            sequence.status = _RUNNING
-            spent += self._schedule_chunk(items, sequence, budget - spent)
-        return spent
+        seated = len(self.running) - len(without)
+        return seated < self.max_num_seqs and self.blocks.fits(sequence, seated, without)
+
+    def _start(self, sequence: Sequence) -> None:
+        """Seats one that waits and fits."""
+        self.blocks.allocate(sequence)
+        self.waiting.remove(sequence)
+        insort(self.running, sequence, key=_rank)
+        sequence.status = _RUNNING
+        if not sequence.admitted:
+            self._count_prompt(sequence)
+        self._count_overtaking(sequence)
+
+    def _count_overtaking(self, sequence: Sequence) -> None:
+        oldest = min(self._heads(), key=_arrival, default=None)
+        if oldest is None or _arrival(sequence) < _arrival(oldest):
+            self._overtakings = 0
+            return
+        self._overtakings += 1
+        if self._overtakings >= OVERTAKINGS:
+            self._overtakings = 0
+            self.waiting.remove(oldest)
+            oldest.rank = (_PROMOTED, 0, _arrival(oldest))
+            insort(self.waiting, oldest, key=_rank)
+
+    def _heads(self) -> Iterator[Sequence]:
+        """The oldest that waits of each priority."""
+        index = 0
+        while index < len(self.waiting):
+            head = self.waiting[index]
+            yield head
+            index = _end_of(self.waiting, *head.rank[:2])
+
+    def _displace(self, preempted: list[Sequence]) -> None:
+        """Seats those that wait in the places of others whose priority is worse."""
+        first = _end_of(self.waiting, _PROMOTED, 0)
+        while first < len(self.waiting) and (victims := self._victims(self.waiting[first])):
+            sequence = self.waiting[first]
+            for victim in victims:
+                self._preempt(victim)
+                victim.num_yields += 1
+            preempted += victims
+            self._start(sequence)
+
+    def _victims(self, sequence: Sequence) -> list[Sequence]:
+        """The fewest, from the end, whose seats and blocks are enough for `sequence`; empty where it needs none."""
+        first = _end_of(self.running, _ORDINARY, sequence.priority)
+        worse = [each for each in self.running[first:] if each.num_yields < MAX_YIELDS]
+        if not worse or self._fits(sequence) or not self._fits(sequence, worse):
+            return []
+        return next(worse[-count:] for count in range(1, len(worse) + 1) if self._fits(sequence, worse[-count:]))
 
     def _count_prompt(self, sequence: Sequence) -> None:
         sequence.admitted = True
@@ -188,7 +279,7 @@ class Scheduler:
     def _make_room(self, sequence: Sequence, preempted: list[Sequence]) -> bool:
         """One more block for `sequence`, from the newest if need be; False where that is the sequence itself."""
         while not self.blocks.append_block(sequence):
-            victim = self.running.pop()
+            victim = self.running[-1]
             self._preempt(victim)
             preempted.append(victim)
             if victim is sequence:
@@ -196,13 +287,15 @@ class Scheduler:
         return True
 
     def _preempt(self, sequence: Sequence) -> None:
+        """The way out of `running` and back into `waiting`."""
         logger.info("preempted %s: %d tokens to recompute", sequence.request_id, sequence.num_computed_tokens)
         self.blocks.free(sequence)
         sequence.num_computed_tokens = 0
         sequence.status = Status.PREEMPTED
         sequence.num_preemptions += 1
         self.num_preemptions += 1
-        self.waiting.appendleft(sequence)
+        self.running.remove(sequence)
+        insort(self.waiting, sequence, key=_rank)
 
     def _extend(self, sequence: Sequence, tokens: list[int]) -> int:
         """Returns how many of the tokens the sequence took: none after the one that ends it."""

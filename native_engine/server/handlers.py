@@ -31,6 +31,8 @@ from native_engine.text.thoughts import Opening
 MAX_ANSWERS = 256
 ACCOUNT_PATH = "/internal/requests/"  # and the request's id; the door lists no such path
 _MAX_ID_CHARACTERS = 200
+# By the class that the door tells; whoever is of none is a program.
+PRIORITIES = {"interactive": 0, "api": 1, "batch": 2}
 
 
 async def chat(service: Service, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,6 +168,7 @@ def _sequences(
 ) -> Iterable[Sequence]:
     """In the order of the choices. The answers to one prompt share its blocks through the prefix cache."""
     salt = (header(scope, b"x-sekisho-cache-salt") or "").encode("latin-1")
+    priority = PRIORITIES.get(header(scope, b"x-sekisho-class") or "", PRIORITIES["api"])
     eos = service.tokenizer.eos_token_ids
     for index, (prompt, params) in enumerate(
         (prompt, params) for prompt, params in zip(prompts, parameters, strict=True) for _ in range(answers_each)
@@ -174,7 +177,13 @@ def _sequences(
         # One seed for all would make all answers to a prompt the same.
         own = params if params.seed is None or not number else replace(params, seed=params.seed + number)
         yield Sequence(
-            f"{request_id}-{index}", prompt, own, eos_token_ids=eos, cache_salt=salt, constraint=constraints[index]
+            f"{request_id}-{index}",
+            prompt,
+            own,
+            eos_token_ids=eos,
+            cache_salt=salt,
+            constraint=constraints[index],
+            priority=priority,
         )
 
 

@@ -165,9 +165,10 @@ async def test_the_request_id_reaches_every_engine(rig: Rig) -> None:
     assert told.startswith("abc")
 
 
-async def test_only_our_own_engine_sees_the_cache_salt(rig: Rig) -> None:
-    await read(await rig.open(x_sekisho_cache_salt="tenant"))
-    assert ("x-sekisho-cache-salt" in rig.asked[0].headers) == (rig.backend.kind in ("native", "fake"))
+async def test_only_our_own_engine_sees_the_cache_salt_and_the_class(rig: Rig) -> None:
+    await read(await rig.open(x_sekisho_cache_salt="tenant", x_sekisho_class="batch"))
+    for name in ("x-sekisho-cache-salt", "x-sekisho-class"):
+        assert (name in rig.asked[0].headers) == (rig.backend.kind in ("native", "fake"))
 
 
 async def test_the_native_engine_tells_its_load(tmp_path: Path) -> None:

@@ -65,10 +65,13 @@ def make_sequence(
     eos: frozenset[int] = frozenset(),
     min_tokens: int = 0,
     ignore_eos: bool = False,
+    priority: int = 0,
 ) -> Sequence:
     tokens = list(range(1, prompt + 1)) if isinstance(prompt, int) else prompt
     params = SamplingParams(max_tokens=max_tokens, min_tokens=min_tokens, ignore_eos=ignore_eos)
-    return Sequence(request_id, [t % 256 for t in tokens], params, eos_token_ids=eos, cache_salt=salt)
+    return Sequence(
+        request_id, [t % 256 for t in tokens], params, eos_token_ids=eos, cache_salt=salt, priority=priority
+    )
 
 
 def make_scheduler(

@@ -8,7 +8,7 @@ import pytest
 
 from native_engine.block_manager import BlockManager
 from native_engine.request import FinishReason, Sequence, Stages, Status, stages_of
-from native_engine.scheduler import Scheduler
+from native_engine.scheduler import MAX_YIELDS, OVERTAKINGS, Scheduler
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler, make_sequence
 
 
@@ -333,3 +333,102 @@ def test_a_sequence_takes_no_token_after_the_one_that_ends_it() -> None:
     assert (full.output_token_ids, full.finish_reason) == ([1, 2, 3, 4], FinishReason.LENGTH)
     assert (whole.output_token_ids, whole.finish_reason) == ([1, 2], None)
     assert scheduler.generation_tokens == 8
+
+
+def test_the_lower_priority_goes_first_and_equals_in_order_of_arrival() -> None:
+    scheduler, runner = make_scheduler(max_num_seqs=1), FakeRunner(64)
+    for number, priority in enumerate([2, 0, 1, 0, 2]):
+        scheduler.add(make_sequence(f"{priority}-{number}", 5, 1, priority=priority))
+    served = []
+    while scheduler.has_work:
+        served += [sequence.request_id for sequence in run_step(scheduler, runner)]
+    assert served == ["0-1", "0-3", "1-2", "2-0", "2-4"]
+
+
+def test_without_a_seat_the_newest_of_the_worst_priority_steps_aside() -> None:
+    scheduler, runner = make_scheduler(max_num_seqs=3), FakeRunner(64)
+    running = [make_sequence(name, 5, 20, priority=priority) for name, priority in (("a", 2), ("b", 2), ("c", 1))]
+    for sequence in running:
+        scheduler.add(sequence)
+    run_step(scheduler, runner)
+    scheduler.add(make_sequence("urgent", 5, 3))
+    batch = scheduler.schedule()
+    assert [sequence.request_id for sequence in batch.preempted] == ["b"]
+    assert [item.sequence.request_id for item in batch.items] == ["c", "a", "urgent"]
+    scheduler.postprocess(batch, runner.execute(batch))
+    run_all(scheduler, runner)
+    assert all(sequence.output_token_ids == expected_output([1, 2, 3, 4, 5], 20) for sequence in running)
+
+
+def test_without_blocks_no_more_step_aside_than_needed() -> None:
+    scheduler, runner = make_scheduler(num_blocks=12), FakeRunner(12)
+    for number in range(3):
+        scheduler.add(make_sequence(f"{number}", [number + 1] * 20, 8, priority=2))
+    run_step(scheduler, runner)
+    scheduler.add(make_sequence("urgent", [9] * 60, 2))
+    batch = scheduler.schedule()
+    assert [sequence.request_id for sequence in batch.preempted] == ["2"]
+    assert "urgent" in [item.sequence.request_id for item in batch.items]
+
+
+def test_nobody_steps_aside_in_vain_or_for_an_equal() -> None:
+    scheduler, runner = make_scheduler(num_blocks=8), FakeRunner(8)
+    scheduler.add(make_sequence("equal", 60, 8))
+    scheduler.add(make_sequence("worse", [9] * 20, 8, priority=2))
+    run_step(scheduler, runner)
+    scheduler.add(make_sequence("large", [8] * 100, 8))
+    batch = scheduler.schedule()
+    assert batch.preempted == []
+    assert [item.sequence.request_id for item in batch.items] == ["equal", "worse"]
+
+
+def test_blocks_that_a_better_one_shares_free_nothing() -> None:
+    scheduler, runner = make_scheduler(num_blocks=6), FakeRunner(6)
+    scheduler.add(make_sequence("better", 60, 8))
+    scheduler.add(make_sequence("sharing", 60, 8, priority=2))
+    run_step(scheduler, runner)
+    scheduler.add(make_sequence("urgent", [9] * 30, 8, priority=1))
+    assert scheduler.schedule().preempted == []
+
+
+def test_a_better_request_does_not_wait_for_the_rest_of_a_worse_ones_prompt() -> None:
+    scheduler, runner = make_scheduler(max_num_batched_tokens=16), FakeRunner(64)
+    scheduler.add(make_sequence("batch", 200, 4, priority=2))
+    run_step(scheduler, runner)
+    scheduler.add(make_sequence("urgent", [9] * 5, 4))
+    batch = scheduler.schedule()
+    assert [(item.sequence.request_id, item.num_new_tokens) for item in batch.items] == [("urgent", 5), ("batch", 11)]
+
+
+def test_a_request_steps_aside_only_so_often() -> None:
+    scheduler, runner = make_scheduler(max_num_seqs=1), FakeRunner(64)
+    scheduler.add(batch_work := make_sequence("batch", 5, 40, priority=2))
+    for number in range(10):
+        run_step(scheduler, runner)
+        scheduler.add(make_sequence(f"{number}", [9] * 5, 1))
+        run_step(scheduler, runner)
+    assert batch_work.num_yields == MAX_YIELDS
+    assert batch_work.status is Status.RUNNING
+
+
+def test_the_oldest_is_promoted_after_so_many_went_before_it() -> None:
+    scheduler, runner = make_scheduler(max_num_seqs=1), FakeRunner(64)
+    for number in range(20):
+        scheduler.add(make_sequence(f"batch-{number}", 5, 1, priority=2))
+        scheduler.add(make_sequence(f"{number}", 5, 1))
+    served = []
+    while scheduler.has_work:
+        served += [sequence.request_id for sequence in run_step(scheduler, runner)]
+    assert [served.index(f"batch-{number}") for number in range(3)] == [8, 17, 22]
+    assert served[:8] == [str(number) for number in range(8)]
+
+
+def test_a_promoted_request_is_not_displaced() -> None:
+    scheduler, runner = make_scheduler(max_num_seqs=1), FakeRunner(64)
+    scheduler.add(make_sequence("batch", 5, 10, priority=2))
+    for number in range(OVERTAKINGS + 4):
+        scheduler.add(make_sequence(f"{number}", 5, 1))
+    for _ in range(OVERTAKINGS + 5):
+        run_step(scheduler, runner)
+    assert [sequence.request_id for sequence in scheduler.running] == ["batch"]
+    assert scheduler.num_preemptions == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from native_engine.batch import ScheduledBatch
 from native_engine.request import FinishReason, Sequence, Status
-from native_engine.scheduler import Scheduler
+from native_engine.scheduler import MAX_YIELDS, Scheduler
 from tests.native_engine.fake_runner import END, FakeRunner, expected_output, make_scheduler, make_sequence
 
 
@@ -21,6 +21,7 @@ class Arrival:
     max_tokens: int | None
     abort_after: int | None
     salt: bytes
+    priority: int = 0
 
 
 @st.composite
@@ -33,6 +34,7 @@ def arrivals(draw: st.DrawFn, num_slots: int) -> Arrival:
         max_tokens=draw(st.sampled_from([1, 7, 20, 40, 60, 80, None])),
         abort_after=draw(st.sampled_from([None, None, None, None, None, 0, 1, 5, 20])),
         salt=draw(st.sampled_from([b"", b"", b"tenant"])),
+        priority=draw(st.sampled_from([0, 0, 1, 2])),
     )
 
 
@@ -74,7 +76,12 @@ class Simulation:
             if request.step == step:
                 eos = frozenset({END})
                 sequence = make_sequence(
-                    str(index), list(request.prompt), request.max_tokens, salt=request.salt, eos=eos
+                    str(index),
+                    list(request.prompt),
+                    request.max_tokens,
+                    salt=request.salt,
+                    eos=eos,
+                    priority=request.priority,
                 )
                 self.scheduler.add(sequence)
                 self.sequences[index] = sequence
@@ -84,7 +91,9 @@ class Simulation:
                 self.ended += [aborted.request_id] if aborted else []
 
     def play_engine(self, step: int) -> None:
+        was_running = set(self.scheduler.running)
         batch = self.scheduler.schedule()
+        self.check_order(was_running, batch)
         assert bool(batch.items) == self.scheduler.has_work, "there is work, but the step is empty"
         self.check_batch(batch)
         if step in self.failing_steps:
@@ -108,14 +117,29 @@ class Simulation:
             assert end <= len(item.sequence.block_table) * 16
         if batch.preempted:
             assert not {item.sequence.request_id for item in batch.items} & {s.request_id for s in batch.preempted}
-            assert all(item.num_new_tokens == 1 or item.sequence.num_computed_tokens for item in batch.items)
+
+    def check_order(self, was_running: set[Sequence], batch: ScheduledBatch) -> None:
+        let_in = [sequence for sequence in self.scheduler.running if sequence not in was_running]
+        displaced = [each for each in batch.preempted if each.num_yields]
+        for sequence in let_in:
+            left = [each for each in self.scheduler.waiting if each not in batch.preempted]
+            assert all(each.priority >= sequence.priority or sequence.rank < each.rank for each in left)
+        assert all(any(new.priority < old.priority for new in let_in) for old in displaced)
+        assert all(each.num_yields <= MAX_YIELDS for each in self.scheduler.live)
 
     def check_state(self) -> None:
         scheduler = self.scheduler
         assert scheduler.blocks.check_integrity(scheduler.running) == []
         assert all(not sequence.block_table for sequence in scheduler.waiting)
-        in_order = [sequence.request_id for sequence in (*scheduler.running, *scheduler.waiting)]
-        assert in_order == [request_id for request_id in self.order if request_id in scheduler], "somebody overtook"
+        for priority in (0, 1, 2):
+            in_order = [
+                sequence.request_id
+                for sequence in (*scheduler.running, *scheduler.waiting)
+                if sequence.priority == priority
+            ]
+            live = [each for each in self.order if each in in_order]
+            if in_order != live:  # only promotion and its protection change the order of equals
+                assert any(sequence.num_yields == MAX_YIELDS for sequence in scheduler.running), "somebody overtook"
 
     def check_end(self) -> None:
         assert sorted(self.ended) == sorted(self.order), "each request must end exactly once"
@@ -161,3 +185,27 @@ def test_scarce_blocks_change_no_output(prompts: list[list[int]], num_blocks: in
     simulation = Simulation(make_scheduler(num_blocks), requests, set())
     simulation.run()
     simulation.check_end()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    num_seqs=st.integers(1, 3),
+    num_blocks=st.integers(4, 8),
+    tokens=st.integers(1, 20),
+    rushing=st.integers(1, 3),
+)
+def test_nobody_starves_under_a_rush_of_better_priority(
+    num_seqs: int, num_blocks: int, tokens: int, rushing: int
+) -> None:
+    scheduler, runner = make_scheduler(num_blocks, num_seqs, 32), FakeRunner(num_blocks)
+    batch_work = make_sequence("batch", 20, 20, priority=2)
+    scheduler.add(batch_work)
+    for step in range(3000):
+        while len(scheduler.live) < 1 + num_seqs + rushing:
+            scheduler.add(make_sequence(f"{step}-{len(scheduler.live)}", [step % 256, 7], tokens))
+        batch = scheduler.schedule()
+        scheduler.postprocess(batch, runner.execute(batch))
+        if batch_work.status is Status.FINISHED:
+            break
+    assert batch_work.output_token_ids == expected_output(batch_work.token_ids[:20], 20)
+    assert batch_work.num_yields <= MAX_YIELDS

@@ -246,3 +246,22 @@ async def test_the_final_message_can_be_continued(bench: Bench) -> None:
     assert answer.json["choices"][0]["message"]["content"] == "world"
     error = await error_of(bench, continue_final_message=True)
     assert error["param"] == "continue_final_message"
+
+
+@pytest.mark.parametrize(
+    ("name", "priority"), [("interactive", 0), ("api", 1), ("batch", 2), ("root", 1), ("", 1), (None, 1)]
+)
+async def test_the_class_that_the_door_tells_is_the_priority(bench: Bench, name: str | None, priority: int) -> None:
+    bench.runner.gated = True
+    headers = {} if name is None else {"x-sekisho-class": name}
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "n": 2}
+    answer, _ = bench.client.open("POST", "/v1/chat/completions", json.dumps(body).encode(), headers)
+    await bench.until(lambda: len(bench.engine.scheduler.live) == 2)
+    assert {sequence.priority for sequence in bench.engine.scheduler.live} == {priority}
+    bench.runner.gate.release(100)
+    assert (await answer).status == 200
+
+
+async def test_a_client_cannot_set_its_priority(bench: Bench) -> None:
+    answer = await bench.client.chat(priority=-1)
+    assert (answer.status, answer.json["error"]["param"]) == (400, "priority")
