@@ -113,13 +113,16 @@ class Turns:
         return batch
 
 
-def embed(encoder: Encoder, config: EngineConfig, inputs: list[list[int]]) -> Vector:
+def embed(
+    encoder: Encoder, config: EngineConfig, inputs: list[list[int]], on_vector: Callable[[], object] = lambda: None
+) -> Vector:
     """All inputs at once, in this thread: [inputs, dimensions]. Raises ValueError where a vector is not of numbers."""
     turns, job = Turns(config.max_num_batched_tokens, config.max_num_seqs), Job(inputs, lambda: None)
     turns.add(job)
     while batch := turns.take():
         for vector in encoder.encode([each for _, each in batch]):
             job.take(vector)
+            on_vector()
     if job.state != "finished":
         raise ValueError("the model's arithmetic gave something other than numbers")
     return np.stack(job.vectors)

@@ -13,15 +13,18 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListLike
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from rich.progress import Progress
 
 from native_engine.config import EngineConfig, validate
 from native_engine.embedder import Encoder, Vector, embed
 from native_engine.engine import Engine
+from native_engine.journal import Journal, key_of
 from native_engine.request import SamplingParams, Sequence, Stages, stages_of
 from native_engine.text.choice import Choice
 
@@ -70,11 +73,15 @@ class LLM:
         params: SamplingParams | ListLike[SamplingParams] | None = None,
         *,
         progress: bool = False,
+        journal: str | Path | None = None,
     ) -> list[Completion]:
-        """Text or token ids, one or many; `params` for all, or one for each. Answers come in the prompts' order."""
-        engine, tokenizer, _ = self._generator
+        """Text or token ids, one or many; `params` for all, or one for each. Answers come in the prompts' order.
+
+        With `journal`, a file, each completion is kept there as it comes, and what is there already is not asked again.
+        """
+        _, tokenizer, _ = self._generator
         encoded = [tokenizer.encode(each) if isinstance(each, str) else list(each) for each in _as_list(prompts)]
-        return generate(engine, tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
+        return self._generate(encoded, params, progress, journal)
 
     def chat(
         self,
@@ -82,19 +89,20 @@ class LLM:
         params: SamplingParams | ListLike[SamplingParams] | None = None,
         *,
         progress: bool = False,
+        journal: str | Path | None = None,
     ) -> list[Completion]:
-        """The answer to one conversation, or to each of several."""
+        """The answer to one conversation, or to each of several; `journal` as in `generate`."""
         from native_engine.loading.chat_prompt import encode_chat
 
-        engine, tokenizer, template = self._generator
+        _, tokenizer, template = self._generator
         if template is None:
             raise ValueError("the model has no chat template; use generate()")
         one = bool(conversations) and isinstance(conversations[0], Mapping)
         each: Any = [conversations] if one else conversations
         encoded = [encode_chat(tokenizer, template, messages) for messages in each]
-        return generate(engine, tokenizer, encoded, _for_each(params, len(encoded)), progress=progress)
+        return self._generate(encoded, params, progress, journal)
 
-    def embed(self, inputs: Prompt | ListLike[Prompt]) -> Vector:
+    def embed(self, inputs: Prompt | ListLike[Prompt], *, progress: bool = False) -> Vector:
         """Text or token ids, one or many: [inputs, dimensions], in their order. Refuses all where one is too long."""
         if not isinstance(self._loaded, _Embedding):
             raise ValueError(f"{self._config.model} generates text: use generate() or chat()")
@@ -103,7 +111,21 @@ class LLM:
         for index, tokens in enumerate(encoded):
             if not 0 < len(tokens) <= encoder.max_model_len:
                 raise ValueError(f"input {index}: {len(tokens)} tokens, and {encoder.max_model_len} at most can be")
-        return embed(encoder, self._config, encoded)
+        with Progress(disable=not progress) as bar:
+            task = bar.add_task("embedding", total=len(encoded))
+            return embed(encoder, self._config, encoded, lambda: bar.advance(task))
+
+    def _generate(
+        self,
+        prompts: list[list[int]],
+        params: SamplingParams | ListLike[SamplingParams] | None,
+        progress: bool,
+        journal: str | Path | None,
+    ) -> list[Completion]:
+        engine, tokenizer, _ = self._generator
+        each = _for_each(params, len(prompts))
+        with Journal(journal, self._config.model) if journal else nullcontext() as kept:
+            return generate(engine, tokenizer, prompts, each, progress=progress, journal=kept)
 
     @property
     def _generator(self) -> tuple[Engine, Tokenizer, ChatTemplate | None]:
@@ -119,6 +141,7 @@ def generate(
     params: ListLike[SamplingParams],
     *,
     progress: bool = False,
+    journal: Journal | None = None,
 ) -> list[Completion]:
     """Runs all prompts to their ends on an idle engine. Refuses the whole list where one prompt can never run."""
     sequences = [
@@ -130,34 +153,52 @@ def generate(
             engine.check(sequence)
         except ValueError as fault:
             raise ValueError(f"prompt {sequence.request_id}: {fault}") from fault
-    try:
-        with Progress(disable=not progress) as bar:
-            task = bar.add_task("generating", total=len(sequences))
-            texts = _run(engine, tokenizer, sequences, lambda: bar.advance(task))
-    finally:  # an interrupt leaves the engine as idle as it was
-        engine.abort_all()
-    return [_completion(sequence, *text) for sequence, text in zip(sequences, texts, strict=True)]
+    done = _kept(journal, sequences) if journal else {}
+    with Progress(disable=not progress) as bar:
+        task = bar.add_task("generating", total=len(sequences), completed=len(done))
+
+        def end(sequence: Sequence, completion: Completion) -> None:
+            done[sequence.request_id] = completion
+            if journal and completion.finish_reason in ("stop", "length"):  # what failed may go better next time
+                journal.add(_key(sequence), msgspec.to_builtins(completion))
+            bar.advance(task)
+
+        try:
+            _run(engine, tokenizer, [each for each in sequences if each.request_id not in done], end)
+        finally:  # an interrupt leaves the engine as idle as it was
+            engine.abort_all()
+    return [done[sequence.request_id] for sequence in sequences]
 
 
 def _run(
-    engine: Engine, tokenizer: Tokenizer, sequences: list[Sequence], on_end: Callable[[], None]
-) -> list[tuple[str, str]]:
-    """Text and finish reason of each sequence."""
+    engine: Engine, tokenizer: Tokenizer, sequences: list[Sequence], on_end: Callable[[Sequence, Completion], None]
+) -> None:
+    """Calls `on_end` with each as it ends."""
     choices = {
         sequence.request_id: Choice(0, sequence.request_id, sequence.params, tokenizer.id_to_bytes)
         for sequence in sequences
     }
     texts = dict.fromkeys(choices, "")
+    by_id = {sequence.request_id: sequence for sequence in sequences}
     for sequence in sequences:
         engine.add(sequence)
     while engine.scheduler.has_work:
         for output in engine.step():
-            choice = choices[output.request_id]
+            choice, sequence = choices[output.request_id], by_id[output.request_id]
             texts[output.request_id] += choice.take(output).text
             if choice.finish_reason is not None:
                 engine.abort(output.request_id)  # ends the one that met a stop string; others have ended by themselves
-                on_end()
-    return [(texts[each], choices[each].finish_reason or "abort") for each in choices]
+                on_end(sequence, _completion(sequence, texts[output.request_id], choice.finish_reason))
+
+
+def _kept(journal: Journal, sequences: list[Sequence]) -> dict[str, Completion]:
+    """What an earlier run has answered, by request id."""
+    found = ((sequence.request_id, journal.take(_key(sequence))) for sequence in sequences)
+    return {request_id: msgspec.convert(entry, Completion) for request_id, entry in found if entry is not None}
+
+
+def _key(sequence: Sequence) -> str:
+    return key_of(sequence.token_ids[: sequence.num_prompt_tokens], sequence.params)
 
 
 def _completion(sequence: Sequence, text: str, finish_reason: str) -> Completion:
