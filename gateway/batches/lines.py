@@ -79,9 +79,11 @@ def read(path: Path, endpoint: Endpoint, longest_body: int) -> Input:
     return Input(checked.lines, checked.model)
 
 
-def body_of(line: bytes) -> bytes:
+def read_body(path: Path, line: Line) -> bytes:
     """The request's body, as the bytes it was."""
-    return bytes(_decode(line).body)
+    with path.open("rb") as file:
+        file.seek(line.offset)
+        return bytes(_decode(file.read(line.size)).body)
 
 
 def _numbered(path: Path, longest: int) -> Iterator[tuple[int, int, bytes]]:

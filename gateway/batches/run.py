@@ -141,7 +141,7 @@ class Run:
 
     async def _work_off(self, source: Path, left: Iterator[lines.Line]) -> None:
         for line in left:
-            answer = await self._answer(await asyncio.to_thread(_body, source, line))
+            answer = await self._answer(await asyncio.to_thread(lines.read_body, source, line))
             if answer is None:
                 return
             await self._record(line, answer)
@@ -237,12 +237,6 @@ def _pause(answer: Answer, attempts: int) -> float | None:
 
 def _without_haste(principal: Principal) -> Principal:
     return dataclasses.replace(principal, grant=dataclasses.replace(principal.grant, queue_class="batch"))
-
-
-def _body(source: Path, line: lines.Line) -> bytes:
-    with source.open("rb") as file:
-        file.seek(line.offset)
-        return lines.body_of(file.read(line.size))
 
 
 def _line_id() -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +47,7 @@ def engine(
     num_threads: Annotated[int | None, typer.Option(help="CPU threads. [default: the engine decides]")] = None,
 ) -> None:
     """Run the native engine. It trusts everyone who reaches it: let only the gateway do so."""
-    _require_engine()
+    require_engine()
     from native_engine.config import EngineConfig
 
     config = EngineConfig(
@@ -66,7 +68,7 @@ def engine(
     _serve(config, datadir.chosen(data_dir, os.environ), uds, host, port, served_model_name)
 
 
-def _require_engine() -> None:
+def require_engine() -> None:
     for package in ("torch", "gguf", "tokenizers"):
         if importlib.util.find_spec(package) is None:
             raise CliError(f"the engine needs {package}, which is not installed: pip install 'sekisho[engine]'")
@@ -75,17 +77,26 @@ def _require_engine() -> None:
 def _serve(
     config: EngineConfig, data_dir: Path, uds: Path | None, host: str, port: int | None, name: str | None
 ) -> None:
-    from native_engine.loading.errors import ModelError
-    from native_engine.server.serve import StartRefused, serve_engine
-    from native_engine.server.sockets import CannotListen
-    from native_engine.sizing import ConfigurationError
+    from native_engine.server.serve import serve_engine
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if uds is None and port is None:
         port = DEFAULT_PORT
     ensure_model(config.model, data_dir)
-    try:
+    with engine_faults():
         serve_engine(config, data_dir=data_dir, uds=uds, host=host, port=port, served_model_name=name)
+
+
+@contextmanager
+def engine_faults() -> Iterator[None]:
+    """What keeps an engine from starting, as CliErrors."""
+    from native_engine.loading.errors import ModelError
+    from native_engine.server.serve import StartRefused
+    from native_engine.server.sockets import CannotListen
+    from native_engine.sizing import ConfigurationError
+
+    try:
+        yield
     except StartRefused as fault:
         raise CliError("these engine settings cannot be used:\n  " + str(fault).replace("\n", "\n  "), 2) from fault
     except (ModelError, CannotListen, ConfigurationError) as fault:

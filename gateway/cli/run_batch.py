@@ -1,4 +1,5 @@
-"""`sekisho run-batch`: a file of requests in, a file of results out, by the batches of a running gateway.
+"""`sekisho run-batch`: a file of requests in, a file of results out, by the batches of a running gateway, or by a
+model of its own where one is named.
 
 What was begun is remembered beside the output: the same command, started again, goes on watching.
 """
@@ -7,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
+from gateway.cli import datadir
 from gateway.cli.console import CliError, note, plain
 from gateway.cli.progress import lines_of
 
@@ -40,10 +43,17 @@ def run_batch(
         str, typer.Option(envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"], help="Of whoever asks.", show_envvar=True)
     ] = "",
     window: Annotated[str, typer.Option(help="Time for all of it, 1h to 7d. What is left then expires.")] = "24h",
+    model: Annotated[
+        str | None, typer.Option(help="Answer with this model in this process instead: alias, path, hf: or pypi: name.")
+    ] = None,
+    data_dir: datadir.Option = None,
 ) -> None:
-    """Run a file of requests as a batch. Interrupted and started again, it goes on watching."""
+    """Run a file of requests as a batch. Interrupted and started again, it goes on."""
+    if model is not None:
+        _run_here(input_file, output, model, datadir.chosen(data_dir, os.environ))
+        return
     if not api_key:
-        raise CliError("give your key: --api-key, or SEKISHO_API_KEY.", exit_code=2)
+        raise CliError("give your key: --api-key, or SEKISHO_API_KEY. Or name a --model to run here.", exit_code=2)
     try:
         batch = asyncio.run(_run(input_file, output, url, api_key, window))
     except KeyboardInterrupt:
@@ -56,6 +66,28 @@ def run_batch(
         raise CliError("the batch failed:\n  " + "\n  ".join(faults))
     if counts.completed < counts.total:
         raise CliError(f"{counts.total - counts.completed} of {counts.total} lines failed; see {_errors(output)}.")
+
+
+def _run_here(source: Path, output: Path, model: str, data_dir: Path) -> None:
+    from gateway.cli import offline_batch
+    from gateway.cli.engine import engine_faults, require_engine
+    from gateway.cli.models import ensure_model
+
+    require_engine()
+    from native_engine.config import EngineConfig
+
+    endpoint = _endpoint(_read(source))
+    ensure_model(model, data_dir)
+    try:
+        with engine_faults():
+            work = offline_batch.run(source, endpoint, output, _errors(output), EngineConfig(model=model), data_dir)
+            done = asyncio.run(work)
+    except KeyboardInterrupt:
+        note("What is answered is written. The same command asks what is left.")
+        raise typer.Exit(130) from None
+    plain(f"{done.completed} of {done.total} completed.")
+    if done.failed:
+        raise CliError(f"{done.failed} of {done.total} lines failed; see {_errors(output)}.")
 
 
 async def _run(input_file: Path, output: Path, url: str, api_key: str, window: str) -> Shown:

@@ -166,15 +166,10 @@ class _Process:
 
     async def _load(self) -> BaseService:
         started = time.perf_counter()
-        try:
-            loaded = await _in_daemon_thread(lambda: self._loader(self._engine_config, self._path))
-        except (ValueError, MemoryError) as fault:  # the settings do not fit this model or this machine
-            raise StartRefused(str(fault) or "not enough memory to load the model") from fault
-        service = _service(self._name, loaded)
+        service = await load_service(self._name, self._engine_config, self._path, self._loader)
         gc.collect()
         gc.freeze()  # the model's objects live for ever; no collection need look at them again
         sys.setswitchinterval(_SWITCH_SECONDS)
-        service.worker.start()
         self._app.service = service
         seconds = time.perf_counter() - started
         logger.info("serving %s, %d tokens of context, after %.1f s", self._name, service.info.max_model_len, seconds)
@@ -193,6 +188,17 @@ class _Process:
         self._server.force_exit = True
         if self._app.service is not None:
             self._hurried = asyncio.ensure_future(self._app.service.drain(0))
+
+
+async def load_service(name: str, config: EngineConfig, path: Path, loader: Loader = load) -> BaseService:
+    """A model that answers. Raises StartRefused where the settings do not fit it or this machine, and ModelError."""
+    try:
+        loaded = await _in_daemon_thread(lambda: loader(config, path))
+    except (ValueError, MemoryError) as fault:
+        raise StartRefused(str(fault) or "not enough memory to load the model") from fault
+    service = _service(name, loaded)
+    service.worker.start()
+    return service
 
 
 def _service(name: str, loaded: Loaded | LoadedEncoder) -> BaseService:

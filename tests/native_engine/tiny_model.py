@@ -19,7 +19,7 @@ TEMPLATE = (
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-HIDDEN, HEADS, KV_HEADS, FEED_FORWARD, LAYERS = 32, 4, 2, 64, 2
+HIDDEN, HEADS, KV_HEADS, FEED_FORWARD, LAYERS = 128, 4, 2, 64, 2  # heads of 32: what native kernels take
 
 
 def vocabulary() -> list[str]:

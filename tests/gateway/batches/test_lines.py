@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.batches import lines
-from gateway.batches.lines import InvalidInput, body_of, read
+from gateway.batches.lines import InvalidInput, read, read_body
 from tests.gateway.batches.conftest import URL, jsonl, request
 
 
@@ -34,8 +34,7 @@ def test_each_line_is_found_again_by_its_place(path: Path) -> None:
     found = read(path, URL, 10_000)
     assert found.model == "fake"
     assert [line.custom_id for line in found.lines] == ["r0", "r1", "r2", "r3", "r4"]
-    data = path.read_bytes()
-    bodies = [json.loads(body_of(data[line.offset : line.offset + line.size])) for line in found.lines]
+    bodies = [json.loads(read_body(path, line)) for line in found.lines]
     assert bodies == [request["body"] for request in requests]
 
 

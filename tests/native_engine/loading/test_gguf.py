@@ -42,7 +42,7 @@ def test_tensors_stay_in_the_file_until_they_are_read(path: Path) -> None:
 
 def test_the_configuration_is_read_from_metadata_and_tensors(path: Path) -> None:
     config = GGUFModel.open(path).config()
-    assert (config.num_layers, config.num_heads, config.num_kv_heads, config.head_dim) == (2, 4, 2, 8)
+    assert (config.num_layers, config.num_heads, config.num_kv_heads, config.head_dim) == (2, 4, 2, 32)
     assert config.vocab_size == len(tiny_model.vocabulary())
     assert config.tie_embeddings
     assert config.eos_token_ids == {tiny_model.TURN_END, tiny_model.END_OF_TEXT}
