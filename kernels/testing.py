@@ -12,6 +12,8 @@ def assert_close(
     """Largest difference relative to the largest expected magnitude, at most `tolerance`; names the worst place."""
     if actual.shape != expected.shape:
         raise AssertionError(f"{name}: shape {actual.shape}, expected {expected.shape}")
+    if not actual.size:
+        return
     error = np.abs(actual - expected)
     scale = max(float(np.abs(expected).max(initial=0.0)), 1e-30)
     worst = np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), error.shape)

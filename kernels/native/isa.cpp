@@ -4,6 +4,7 @@
 #include "../embedding/cpu.h"
 #include "../gated/cpu.h"
 #include "../linear/cpu.h"
+#include "../moe/cpu.h"
 #include "../rms_norm/cpu.h"
 #include "../rotary/cpu.h"
 #include "../soft_cap/cpu.h"
@@ -15,4 +16,5 @@
 
 extern const OpTable JOIN(ops_, ISA);
 const OpTable JOIN(ops_, ISA) = {
-    TEXT(ISA), {embedding, rms_norm, linear, rotary, attention, gated, gather, argmax, soft_cap}};
+    TEXT(ISA), {embedding, rms_norm, linear, rotary, attention, gated, gather, argmax, soft_cap,
+                route, experts, gated_experts, sum_experts}};

@@ -34,7 +34,10 @@ constexpr int BLOCK_SIZE = 16;  // tokens in a KV block; a block's keys of one d
 
 using OpFunction = void (*)(const Op&, const Step&, Pool&);
 
-enum OpKind { EMBEDDING, RMS_NORM, LINEAR, ROTARY, ATTENTION, GATED, GATHER, ARGMAX, SOFT_CAP, NUM_OPS };
+enum OpKind {
+    EMBEDDING, RMS_NORM, LINEAR, ROTARY, ATTENTION, GATED, GATHER, ARGMAX, SOFT_CAP,
+    ROUTE, EXPERTS, GATED_EXPERTS, SUM_EXPERTS, NUM_OPS
+};
 
 struct OpTable {
     const char* isa;

@@ -35,6 +35,10 @@ class Kind(IntEnum):
     GATHER = 6
     ARGMAX = 7
     SOFT_CAP = 8
+    ROUTE = 9
+    EXPERTS = 10
+    GATED_EXPERTS = 11
+    SUM_EXPERTS = 12
 
 
 class Buffer:
@@ -85,12 +89,13 @@ class Program:
         self._pool = lib.sekisho_pool_create(num_threads)
         weakref.finalize(self, lib.sekisho_pool_destroy, self._pool)
 
-    def buffer(self, width: int, sampled: bool = False, bytes_per_tile: int = 0) -> Buffer:
+    def buffer(self, width: int, sampled: bool = False, bytes_per_tile: int = 0, rows: int = 0) -> Buffer:
         """A new activation. When the recording model drops it, its memory serves a later op of the program.
 
         With `bytes_per_tile` it is scratch for whole tiles of rows, of which the last may be filled in part.
+        With `rows` it has so many, whatever the program's.
         """
-        rows = self.max_sampled if sampled else self.max_rows
+        rows = rows or (self.max_sampled if sampled else self.max_rows)
         size = -(-rows // ROW_TILE) * bytes_per_tile if bytes_per_tile else rows * width * 4
         spare = self._free.setdefault(size, [])
         memory = spare.pop() if spare else self._allocate(size)
