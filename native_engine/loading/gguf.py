@@ -13,11 +13,12 @@ import numpy.typing as npt
 from gguf import GGUF_MAGIC, GGUFReader, GGUFValueType, ReaderField
 
 from native_engine.loading.errors import ModelError
+from native_engine.loading.expert_config import experts_of_gguf
 from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.rope import Scaling, rope_of_gguf, stretched_length
 from native_engine.loading.windows import windows_of_gguf
 
-KNOWN_ARCHITECTURES = ("llama", "phi3", "qwen2", "qwen3")
+KNOWN_ARCHITECTURES = ("llama", "phi3", "qwen2", "qwen3", "qwen3moe")
 SUPPORTED_TENSOR_TYPES = frozenset(
     ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 )
@@ -116,6 +117,7 @@ class GGUFModel:
             windows=windows_of_gguf(architecture, read.optional, layers),
             tie_embeddings="output.weight" not in self.tensors,
             qk_norm="blk.0.attn_q_norm.weight" in self.tensors,
+            experts=experts_of_gguf(read.optional, read.integer),
             bos_token_id=self.metadata.get("tokenizer.ggml.bos_token_id"),
             eos_token_ids=self._eos_token_ids(),
             chat_template=self.metadata.get("tokenizer.chat_template"),
@@ -127,8 +129,6 @@ class GGUFModel:
         if architecture not in KNOWN_ARCHITECTURES:
             known = ", ".join(KNOWN_ARCHITECTURES)
             raise ModelError(f"{self.path}: architecture {architecture!r} is not supported; known: {known}.")
-        if self.metadata.get(f"{architecture}.expert_count"):
-            raise ModelError(f"{self.path}: mixture-of-experts models are not supported.")
         return str(architecture)
 
     def _embedding(self) -> GGUFTensor:

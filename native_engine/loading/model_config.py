@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from native_engine.loading.errors import ModelError
+from native_engine.loading.expert_config import ExpertConfig, experts_of_json
 from native_engine.loading.rope import rope_of_json, stretched_length
 from native_engine.loading.windows import Windows, windows_of_json
 
 # Hugging Face `model_type` -> our architecture. Mistral is arithmetically a Llama with a sliding window.
-KNOWN_MODEL_TYPES = {"llama": "llama", "mistral": "llama", "phi3": "phi3", "qwen2": "qwen2", "qwen3": "qwen3"}
+KNOWN_MODEL_TYPES = {
+    "llama": "llama",
+    "mistral": "llama",
+    "mixtral": "llama",
+    "phi3": "phi3",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,8 @@ class ModelConfig:
     attention_scale: float = 0.0
     attention_soft_cap: float | None = None
     final_soft_cap: float | None = None
-    activation: Literal["silu", "gelu_tanh"] = "silu"
+    activation: Literal["silu", "gelu_tanh", "clamped_silu"] = "silu"
+    experts: ExpertConfig | None = None
     embedding_scale: float = 1.0
     norm_offset: float = 0.0
     local_rope_theta: float | None = None
@@ -135,7 +145,8 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
         max_position=stretched_length(scaling, int(raw["max_position_embeddings"])),
         windows=windows_of_json(raw, int(raw["num_hidden_layers"])),
         tie_embeddings=bool(raw.get("tie_word_embeddings", False)),
-        qk_norm=architecture == "qwen3",
+        qk_norm=architecture in ("qwen3", "qwen3moe"),
+        experts=experts_of_json(raw),
         bos_token_id=min(token_ids(raw.get("bos_token_id")), default=None),
         eos_token_ids=token_ids(raw.get("eos_token_id")) | token_ids(generation.get("eos_token_id")),
         chat_template=_chat_template(folder),

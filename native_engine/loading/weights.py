@@ -12,8 +12,12 @@ import numpy.typing as npt
 
 from native_engine.loading import safetensors
 from native_engine.loading.errors import ModelError
+from native_engine.loading.experts import one_by_one
 from native_engine.loading.gguf import GGUFModel, GGUFTensor
 from native_engine.loading.model_config import ModelConfig, config_from_folder
+from native_engine.loading.raw import RawTensor
+
+__all__ = ["RawTensor", "Weights", "open_weights"]
 
 _GGUF_TOP = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -36,18 +40,15 @@ _GGUF_LAYER = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.gate_proj",
+    "ffn_up_exps": "mlp.experts.up_proj",
+    "ffn_down_exps": "mlp.experts.down_proj",
 }
-_GGUF_LAYER_OF = {"phi3": _GGUF_LAYER | {"ffn_up": "mlp.gate_up_proj"}}  # gate and up in one
+_GGUF_LAYER_OF = {
+    "phi3": _GGUF_LAYER | {"ffn_up": "mlp.gate_up_proj"},
+}
 _GGUF_LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
-
-
-@dataclass(frozen=True)
-class RawTensor:
-    """`type` as GGUF spells it (F32, BF16, Q4_1 ...), `shape` (out, in), `data` (rows, bytes of a row)."""
-
-    type: str
-    shape: tuple[int, ...]
-    data: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def open_weights(path: str | Path) -> Weights:
 
 def _open_folder(path: Path) -> Weights:
     tensors = safetensors.open_folder(path)
-    return Weights(path, config_from_folder(path), {name: _plain(each) for name, each in tensors.items()})
+    config = config_from_folder(path)
+    return Weights(path, config, _one_by_one(config, {name: _plain(each) for name, each in tensors.items()}))
 
 
 def _open_gguf(path: Path) -> Weights:
@@ -91,7 +93,11 @@ def _open_gguf(path: Path) -> Weights:
         if canonical is None:
             raise ModelError(f"{path}: tensor {name} does not belong to a {config.architecture} model.")
         readers[canonical] = _gguf_reader(config, canonical, tensor)
-    return Weights(path, config, readers)
+    return Weights(path, config, _one_by_one(config, readers))
+
+
+def _one_by_one(config: ModelConfig, readers: dict[str, Callable[[], RawTensor]]) -> dict[str, Callable[[], RawTensor]]:
+    return one_by_one(readers, config.experts.count) if config.experts else readers
 
 
 def _canonical_name(name: str, parts: Mapping[str, str]) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 Windows = tuple[int | None, ...]
 
 _SLIDING = "sliding_attention"
-_QWEN = ("qwen2", "qwen3")  # which has a switch for windows, and first layers without
+_QWEN = ("qwen2", "qwen3")  # whose first layers may have no window
 # Where config.json says nothing of the width.
 _DEFAULT_WIDTHS = {"mistral": 4096, "gemma2": 4096, "gemma3_text": 4096}
 # Gemma's layers have windows but for every second (third: sixth), where nothing else is said.
@@ -23,7 +23,7 @@ def windows_of_json(raw: Mapping[str, Any], num_layers: int) -> Windows:
     """Raises ValueError where `layer_types` does not name every layer's kind."""
     model_type = raw["model_type"]
     width = raw.get("sliding_window", _DEFAULT_WIDTHS.get(model_type))
-    switched_off = model_type == "llama" or (model_type in _QWEN and not raw.get("use_sliding_window"))
+    switched_off = model_type == "llama" or (model_type.startswith("qwen") and not raw.get("use_sliding_window"))
     if width is None or switched_off:
         return (None,) * num_layers
     kinds = raw.get("layer_types") or _kinds(raw, model_type, num_layers)

@@ -19,7 +19,23 @@ from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
 from native_engine.layers.rotary import rotary_tables
 from native_engine.loading.model_config import ModelConfig
+from native_engine.models.experts import ExpertFeedForward
 from native_engine.quantization.weights import WeightLoader
+
+
+class GatedFeedForward:
+    """Two matrices around a gated activation."""
+
+    def __init__(self, config: ModelConfig, loader: WeightLoader, prefix: str) -> None:
+        gate_up = _stored(loader, prefix, "mlp.gate_up_proj", ["mlp.gate_proj", "mlp.up_proj"])
+        self.activation = config.activation
+        self.gate_up, self.gate_up_bias = _weight_and_bias(loader, gate_up)
+        self.down, self.down_bias = _weight_and_bias(loader, [f"{prefix}mlp.down_proj"])
+
+    def forward(self, x: Activation, residual: Activation) -> Activation:
+        """x [rows, hidden] to [rows, hidden], residual added."""
+        h = gated(linear(x, self.gate_up, self.gate_up_bias), self.activation)
+        return linear(h, self.down, self.down_bias, residual=residual)
 
 
 class LlamaLayer:
@@ -29,15 +45,13 @@ class LlamaLayer:
         self.config = config
         prefix = f"model.layers.{index}."
         qkv = _stored(loader, prefix, "self_attn.qkv_proj", [f"self_attn.{part}_proj" for part in "qkv"])
-        gate_up = _stored(loader, prefix, "mlp.gate_up_proj", ["mlp.gate_proj", "mlp.up_proj"])
-        output, down = [f"{prefix}self_attn.o_proj"], [f"{prefix}mlp.down_proj"]
+        output = [f"{prefix}self_attn.o_proj"]
         self.attention_norm = loader.vector(f"{prefix}input_layernorm.weight")
         self.qkv, self.qkv_bias = _weight_and_bias(loader, qkv)
         self.head_norms = self._head_norms(loader, prefix) if config.qk_norm else None
         self.output, self.output_bias = _weight_and_bias(loader, output)
         self.mlp_norm = loader.vector(f"{prefix}post_attention_layernorm.weight")
-        self.gate_up, self.gate_up_bias = _weight_and_bias(loader, gate_up)
-        self.down, self.down_bias = _weight_and_bias(loader, down)
+        self.feed_forward = _feed_forward(config, loader, prefix)
 
     def _head_norms(self, loader: WeightLoader, prefix: str) -> HeadNorms:
         q, k = (loader.vector(f"{prefix}self_attn.{part}_norm.weight") for part in "qk")
@@ -52,8 +66,7 @@ class LlamaLayer:
         h = attention(qkv, cache, step, config.num_heads, config.head_dim**-0.5)
         x = linear(h, self.output, self.output_bias, residual=x)
         h = rms_norm(x, self.mlp_norm, config.rms_norm_eps)
-        h = gated(linear(h, self.gate_up, self.gate_up_bias), config.activation)
-        return linear(h, self.down, self.down_bias, residual=x)
+        return self.feed_forward.forward(h, residual=x)
 
 
 class Llama:
@@ -76,6 +89,13 @@ class Llama:
             x = layer.forward(x, step, self.tables, cache)
         x = rms_norm(sampled_rows(x, step), self.norm, self.config.rms_norm_eps)
         return linear(x, self.head)
+
+
+def _feed_forward(config: ModelConfig, loader: WeightLoader, prefix: str) -> GatedFeedForward | ExpertFeedForward:
+    """Experts where the layer has them: some layers of such a model may not."""
+    if config.experts and loader.has(f"{prefix}mlp.gate.weight"):
+        return ExpertFeedForward(config.experts, config.activation, loader, prefix)
+    return GatedFeedForward(config, loader, prefix)
 
 
 def _stored(loader: WeightLoader, prefix: str, joined: str, parts: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ def write_as_gguf(model: Any, path: Path, architecture: str, extras: dict[str, A
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in (_shape(config) | extras).items():
         add_key(writer, f"{architecture}.{key}", value)
-    for name, parameter in model.named_parameters():
-        values = parameter.detach().numpy()
+    for name, values in _tensors(model):
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             values = permute(values, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
         writer.add_tensor(names.get_name(name, (".weight", ".bias")), values)
@@ -33,6 +33,18 @@ def write_as_gguf(model: Any, path: Path, architecture: str, extras: dict[str, A
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _tensors(model: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Those of the model, the experts' gate and up taken apart."""
+    for name, parameter in model.named_parameters():
+        values = parameter.detach().numpy()
+        if name.endswith("experts.gate_up_proj"):
+            half = values.shape[1] // 2
+            yield name.replace("gate_up_proj", "gate_proj.weight"), values[:, :half]
+            yield name.replace("gate_up_proj", "up_proj.weight"), values[:, half:]
+        else:
+            yield name.replace("experts.down_proj", "experts.down_proj.weight"), values
 
 
 def permute(weight: np.ndarray, heads: int) -> np.ndarray:

@@ -1,0 +1,53 @@
+"""Models with experts at a small size with random weights: our logits against transformers'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import MixtralConfig, Qwen3MoeConfig
+
+from native_engine.loading.weights import open_weights
+from native_engine.model_runner import NativeRunner, TorchRunner
+from tests.native_engine.gguf_of import write_as_gguf
+from tests.native_engine.test_models import EXACT, SHAPE, assert_logits_equal, save
+
+QWEN3: dict[str, Any] = {**SHAPE, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+CONFIGS = {
+    "qwen3moe": Qwen3MoeConfig(**QWEN3, norm_topk_prob=True),
+    "qwen3moe-unnormalised": Qwen3MoeConfig(**QWEN3),
+    "qwen3moe-sparse": Qwen3MoeConfig(**QWEN3, decoder_sparse_step=2),
+    "qwen3moe-dense-layers": Qwen3MoeConfig(**QWEN3, mlp_only_layers=[0, 2]),
+    "mixtral": MixtralConfig(**SHAPE, num_local_experts=4),
+}
+# The architecture in llama.cpp, and what its converter writes beside the shape.
+GGUF_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3moe": ("qwen3moe", {"expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 48}),
+    "qwen3moe-unnormalised": (
+        "qwen3moe",
+        {"expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 48, "expert_weights_norm": False},
+    ),
+    "mixtral": ("llama", {"expert_count": 4, "expert_used_count": 2}),
+}
+
+
+@pytest.mark.parametrize("runner_class", [NativeRunner, TorchRunner])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_equal_transformers(name: str, runner_class: Any, tmp_path: Path) -> None:
+    model = save(CONFIGS[name], tmp_path)
+    assert_logits_equal(runner_class(EXACT, open_weights(tmp_path)), model, name, (1, 49))
+
+
+@pytest.mark.parametrize("name", GGUF_CASES)
+def test_logits_of_a_gguf_file_equal_transformers(name: str, tmp_path: Path) -> None:
+    model = save(CONFIGS[name], tmp_path)
+    architecture, extras = GGUF_CASES[name]
+    path = write_as_gguf(model, tmp_path / "model.gguf", architecture, extras)
+    assert_logits_equal(NativeRunner(EXACT, open_weights(path)), model, name, (49,))
+
+
+def test_experts_in_several_files_are_the_same_model(tmp_path: Path) -> None:
+    model = save(CONFIGS["qwen3moe"], tmp_path, max_shard_size="400KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    assert_logits_equal(TorchRunner(EXACT, open_weights(tmp_path)), model, "in parts", (49,))
