@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,8 @@ from backends.base import Backend, Fields, Options, Refusal, Upstream
 from backends.errors import Rejected
 from backends.openai import OpenAIBackend
 from backends.wire.errors import error_body
+
+_UNABLE: Mapping[str, Any] = {**refusals.NOWHERE, "typical_p": 1.0}
 
 
 class VLLMBackend(OpenAIBackend):
@@ -24,7 +27,7 @@ class VLLMBackend(OpenAIBackend):
 
     def refusal(self, path: str, fields: Fields) -> Refusal | None:
         return (
-            refusals.unable(fields, refusals.NOWHERE)
+            refusals.unable(fields, _UNABLE)
             or refusals.too_many_answers(fields)
             or refusals.unreadable_content(fields, images=bool(self.options.images))
             or (refusals.tools(fields) if self.options.tools is False else None)

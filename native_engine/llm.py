@@ -26,6 +26,7 @@ from native_engine.embedder import Encoder, Vector, embed
 from native_engine.engine import Engine
 from native_engine.journal import Journal, key_of
 from native_engine.request import SamplingParams, Sequence, Stages, stages_of
+from native_engine.text.bad_words import spelled
 from native_engine.text.choice import Choice
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def generate(
 ) -> list[Completion]:
     """Runs all prompts to their ends on an idle engine. Refuses the whole list where one prompt can never run."""
     sequences = [
-        Sequence(str(index), prompt, each, eos_token_ids=tokenizer.eos_token_ids)
+        Sequence(str(index), prompt, spelled(each, tokenizer), eos_token_ids=tokenizer.eos_token_ids)
         for index, (prompt, each) in enumerate(zip(prompts, params, strict=True))
     ]
     for sequence in sequences:

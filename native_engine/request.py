@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as ListLike
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -52,9 +52,12 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How the next token is chosen and when to end. `stop` strings are matched on text, outside the step loop.
+    """How the next token is chosen and when to end. The names and their meaning are vLLM's; the order in which they
+    act is told in `sampling.sampler`.
 
-    `logprobs` is the number of alternatives told with each token; None tells nothing, not even the token's own.
+    `stop` strings are matched on text, outside the step loop. `logprobs` is the number of alternatives told with each
+    token; None tells nothing, not even the token's own. `bad_words` act by their spellings in tokens, `bad_words_ids`,
+    which whoever has the tokenizer adds (`text.bad_words`).
     """
 
     max_tokens: int | None = None
@@ -63,6 +66,13 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    typical_p: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] | None = None
+    bad_words: tuple[str, ...] = ()
+    bad_words_ids: tuple[tuple[int, ...], ...] = ()
     seed: int | None = None
     stop: tuple[str, ...] = ()
     stop_token_ids: frozenset[int] = frozenset()
@@ -78,6 +88,21 @@ class SamplingParams:
         _require(_within(self.top_p, 0.0, 1.0) and self.top_p > 0, "top_p", self.top_p, "above 0 and at most 1")
         _require(self.top_k >= 0, "top_k", self.top_k, "0 (all tokens) or more")
         _require(_within(self.min_p, 0.0, 1.0), "min_p", self.min_p, "between 0 and 1")
+        _require(_within(self.typical_p, 0.0, 1.0) and self.typical_p > 0, "typical_p", self.typical_p, "above 0, to 1")
+        for name in ("presence_penalty", "frequency_penalty"):
+            _require(_within(getattr(self, name), -2.0, 2.0), name, getattr(self, name), "between -2 and 2")
+        repetition = self.repetition_penalty
+        _require(_within(repetition, 0.0, math.inf) and repetition > 0, "repetition_penalty", repetition, "above 0")
+        biases = self.logit_bias or {}
+        _require(
+            all(token >= 0 and _within(bias, -100.0, 100.0) for token, bias in biases.items()),
+            "logit_bias",
+            biases,
+            "a bias between -100 and 100 for each token id",
+        )
+        _require(
+            all(self.bad_words) and all(self.bad_words_ids), "bad_words", self.bad_words, "words that are not empty"
+        )
         _require(self.seed is None or _is_seed(self.seed), "seed", self.seed, f"an integer of {SEED_BITS} bits")
         _require(all(self.stop), "stop", self.stop, "strings that are not empty")
         _require(all(token >= 0 for token in self.stop_token_ids), "stop_token_ids", self.stop_token_ids, "token ids")
@@ -85,7 +110,8 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        return self.temperature == 0.0
+        """Below a hundred-thousandth, as in vLLM: there is no second choice."""
+        return self.temperature < 1e-5
 
 
 def _require(holds: bool, field: str, value: object, expected: str) -> None:
@@ -134,7 +160,7 @@ class Sequence:
         "queued_at",
         "rank",
         "request_id",
-        "rng",
+        "sampler_state",
         "scheduled_at",
         "status",
         "stop_ids",
@@ -178,7 +204,7 @@ class Sequence:
         self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission
         self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids
         self.logprobs: list[Logprobs] = []  # of what was sampled last, where params ask for them
-        self.rng: object | None = None  # belongs to the sampler; stays with the request through preemption
+        self.sampler_state: object | None = None  # stays with the request through preemption
 
     @property
     def num_tokens(self) -> int:

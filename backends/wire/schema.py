@@ -48,6 +48,7 @@ class Sampling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # The engines' extensions.
     top_k: Annotated[int, Meta(ge=-1, le=INT64_MAX)] | None = None
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    typical_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
     min_tokens: Count | None = None
     ignore_eos: bool | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from native_engine.server.service import Service
 from native_engine.server.tools import shown_tools
 from native_engine.structured.compiler import GrammarFault
 from native_engine.structured.composing import behind_thought
+from native_engine.text.bad_words import spellings
 from native_engine.text.thoughts import Opening
 
 
@@ -117,6 +119,8 @@ def sampling_params(
     output_limit = request.output_limit
     room = _room(output_limit, num_prompt_tokens, service.info.max_model_len, field)
     _check_ids(service, request.stop_token_ids or [], "stop_token_ids")
+    _check_ids(service, request.logit_bias or [], "logit_bias")
+    bad_words = tuple(request.bad_words or ())
     try:
         return SamplingParams(
             max_tokens=room if output_limit is None else output_limit,
@@ -125,6 +129,13 @@ def sampling_params(
             top_p=1.0 if request.top_p is None else request.top_p,
             top_k=max(request.top_k or 0, 0),
             min_p=request.min_p or 0.0,
+            typical_p=1.0 if request.typical_p is None else request.typical_p,
+            presence_penalty=request.presence_penalty or 0.0,
+            frequency_penalty=request.frequency_penalty or 0.0,
+            repetition_penalty=1.0 if request.repetition_penalty is None else request.repetition_penalty,
+            logit_bias=request.logit_bias,
+            bad_words=bad_words,
+            bad_words_ids=spellings(bad_words, service.tokenizer),
             seed=request.seed,
             stop=request.stops,
             stop_token_ids=frozenset(request.stop_token_ids or ()),
@@ -170,7 +181,7 @@ def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
     return call
 
 
-def _check_ids(service: Service, ids: list[int], field: str) -> None:
+def _check_ids(service: Service, ids: Iterable[int], field: str) -> None:
     largest, size = max(ids, default=0), service.tokenizer.vocab_size
     if largest >= size:
         raise InvalidRequest(

@@ -16,16 +16,7 @@ def _falsy(value: Any) -> bool:
     return not value
 
 
-def _one(value: Any) -> bool:
-    return bool(value == 1)
-
-
 _COMMON: dict[str, _Harmless] = {
-    "presence_penalty": _falsy,
-    "frequency_penalty": _falsy,
-    "repetition_penalty": _one,
-    "logit_bias": _falsy,
-    "bad_words": _falsy,
     "include_stop_str_in_output": _falsy,
     "skip_special_tokens": bool,
     "spaces_between_special_tokens": _falsy,

@@ -90,4 +90,5 @@ async def test_images_are_read_only_where_the_operator_says_so() -> None:
 async def test_what_it_would_ignore_is_refused_and_what_it_honours_is_not() -> None:
     async with behind("vllm") as (backend, _):
         assert (refused(backend, functions=[{"name": "f"}]) or ("", ""))[1] == "functions"
+        assert (refused(backend, typical_p=0.5) or ("", ""))[1] == "typical_p"
         assert refused(backend, bad_words=["no"], structured_outputs={"choice": ["a"]}, reasoning_effort="low") is None

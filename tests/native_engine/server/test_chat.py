@@ -199,10 +199,6 @@ async def test_an_explicit_limit_beyond_the_context_is_refused_with_all_numbers(
     ("field", "value"),
     [
         ("functions", [{"name": "f"}]),
-        ("presence_penalty", 0.5),
-        ("frequency_penalty", -0.5),
-        ("repetition_penalty", 1.1),
-        ("logit_bias", {"5": 1}),
         ("echo", True),
         ("skip_special_tokens", False),
         ("modalities", ["text", "audio"]),
