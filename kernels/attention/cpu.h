@@ -3,8 +3,11 @@
 // A work item is one KV head of one sequence with up to eight query rows (the heads of its group, some tokens): each block's
 // keys and values are read once for all of them. Softmax is online, block by block in order; a row's result depends on
 // its own tokens only, never on its neighbours in the batch or on how its prompt was cut into chunks.
-// Slots: p0 qkv [rows, (heads + 2 * kv_heads) * head_dim], p2 y [rows, heads * head_dim], p3 key cache, p4 value cache;
-//        i0 heads, i1 kv_heads, i2 head_dim, i3 cache type; f0 scale.
+// Blocks wholly before the window are not read at all: they may belong to another request by now.
+// A sink is a logit of its head that takes part in the softmax and adds no value: a token seen before all others.
+// Slots: p0 qkv [rows, (heads + 2 * kv_heads) * head_dim], p2 y [rows, heads * head_dim], p3 key cache, p4 value cache,
+//        p5 sinks [heads] or null;
+//        i0 heads, i1 kv_heads, i2 head_dim, i3 cache type, i4 window; f0 scale, f1 soft cap or 0.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -48,12 +51,14 @@ inline void add_values(const T* values, const float* weights, int64_t tokens, in
     }
 }
 
-// Softmax weights of one row for one block: rescales what was summed so far when the maximum grows.
-inline void online_softmax(f32x16 scores, int64_t visible, float* weights, float& maximum, f32x16& total, float* out, int64_t dim) {
+// Softmax weights of one row for one block, of which it sees tokens [hidden, visible): rescales what was summed so far
+// when the maximum grows.
+inline void online_softmax(f32x16 scores, int64_t hidden, int64_t visible, float* weights, float& maximum, f32x16& total, float* out, int64_t dim) {
     static const int32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     i32x16 lane;
     memcpy(&lane, numbers, 64);
-    const i32x16 seen = lane < (int32_t)std::min<int64_t>(visible, BLOCK_SIZE);
+    i32x16 seen = lane < (int32_t)std::min<int64_t>(visible, BLOCK_SIZE);
+    if (hidden > 0) seen &= lane >= (int32_t)std::min<int64_t>(hidden, BLOCK_SIZE);
     scores = seen ? scores : splat(-INFINITY);
     const float larger = std::max(maximum, max(scores));
     if (larger > maximum) {
@@ -72,11 +77,12 @@ void attend(const Op& op, const Step& step, const QueryTile& tile) {
     const int64_t heads = op.i[0], kv_heads = op.i[1], dim = op.i[2], width = (heads + 2 * kv_heads) * dim;
     const int64_t first_row = step.query_starts[tile.sequence] + tile.first_token;
     const int64_t head = tile.kv_head * (heads / kv_heads) + tile.first_head;
+    const float *sinks = (const float*)op.p[5], soft_cap = op.f[1];
     const int32_t* blocks = step.block_tables + tile.sequence * step.block_table_stride;
     alignas(64) float q[MAX_QUERY_ROWS * MAX_HEAD_DIM], out[MAX_QUERY_ROWS * MAX_HEAD_DIM], weights[MAX_QUERY_ROWS * BLOCK_SIZE];
     float maximum[ROWS];
     f32x16 total[ROWS];  // lane by lane; summed at the end
-    int64_t length[ROWS];  // tokens that the row sees
+    int64_t first[ROWS], length[ROWS];  // the row sees tokens [first, length)
     for (int r = 0; r < ROWS; r++) {
         const int64_t row = first_row + r / tile.heads;
         const float* source = (const float*)op.p[0] + row * width + (head + r % tile.heads) * dim;
@@ -84,17 +90,20 @@ void attend(const Op& op, const Step& step, const QueryTile& tile) {
             store(q + r * dim + d, load(source + d) * op.f[0]);
             store(out + r * dim + d, f32x16{});
         }
-        maximum[r] = -INFINITY;
-        total[r] = f32x16{};
+        maximum[r] = sinks ? sinks[head + r % tile.heads] : -INFINITY;
+        total[r] = f32x16{sinks ? 1.0f : 0.0f};
         length[r] = step.positions[row] + 1;
+        first[r] = std::max<int64_t>(0, length[r] - op.i[4]);
     }
     const int64_t longest = length[ROWS - 1];
-    for (int64_t start = 0; start < longest; start += BLOCK_SIZE) {
+    for (int64_t start = first[0] / BLOCK_SIZE * BLOCK_SIZE; start < longest; start += BLOCK_SIZE) {
         const int64_t at = (int64_t)blocks[start / BLOCK_SIZE] * kv_heads + tile.kv_head;
         f32x16 scores[ROWS];
         scores_of_block<ROWS>((const T*)op.p[3] + at * dim * BLOCK_SIZE, q, dim, scores);
-        for (int r = 0; r < ROWS; r++)
-            online_softmax(scores[r], length[r] - start, weights + r * BLOCK_SIZE, maximum[r], total[r], out + r * dim, dim);
+        for (int r = 0; r < ROWS; r++) {
+            if (soft_cap > 0) scores[r] = tanh(scores[r] * (1 / soft_cap)) * soft_cap;
+            online_softmax(scores[r], first[r] - start, length[r] - start, weights + r * BLOCK_SIZE, maximum[r], total[r], out + r * dim, dim);
+        }
         // Slots past the longest row hold another request's leftovers: they must not even be multiplied by zero.
         add_values<ROWS>((const T*)op.p[4] + at * dim * BLOCK_SIZE, weights, std::min<int64_t>(longest - start, BLOCK_SIZE), dim, out);
     }

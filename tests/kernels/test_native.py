@@ -9,59 +9,20 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kernels.argmax import argmax
-from kernels.attention import attention
-from kernels.attention.cache import CACHE_TYPES, LayerCache, allocate
 from kernels.embedding import RawTable, embedding, sampled_rows
 from kernels.gated import GatedActivation, gated
 from kernels.linear import linear
 from kernels.linear.cpu import FORMATS, pack
-from kernels.native.library import available, best_isa
-from kernels.native.program import Buffer, Program, StepArrays
+from kernels.native.library import available
+from kernels.native.program import Buffer, Program
 from kernels.rms_norm import rms_norm
-from kernels.rotary import HeadNorms, rotary
 from kernels.soft_cap import soft_cap
 from kernels.testing import assert_close
-from native_engine.layers.rotary import rotary_tables
+from tests.kernels.recording import FENCE, ISAS, MAX_ROWS, Fenced, described, filled, normal
 
 pytestmark = pytest.mark.skipif(not available(), reason="the native library was not built: no C++ compiler")
-ORDER = ["baseline", "avx2", "avx512"]
-ISAS = ORDER[: ORDER.index(best_isa()) + 1] if available() else []
-MAX_ROWS = 40
-FENCE, FENCE_BYTES = 0xA5, 4096
-
-
-class Fenced(Program):
-    """Behind every buffer lies memory that is not the program's."""
-
-    def __init__(self, max_rows: int, isa: str) -> None:
-        super().__init__(max_rows, max_rows, num_threads=1, isa=isa)
-        self.fences: list[np.ndarray] = []
-
-    def _allocate(self, size: int) -> np.ndarray:
-        memory = super()._allocate(size + FENCE_BYTES)
-        memory[size:] = FENCE
-        self.fences.append(memory[size:])
-        return memory[:size]
-
-
-def described(rows: int) -> StepArrays:
-    step = StepArrays(MAX_ROWS, MAX_ROWS, 16)
-    step.struct.num_rows = rows
-    return step
-
-
-def filled(program: Program, values: np.ndarray, sampled: bool = False) -> Buffer:
-    buffer = program.buffer(values.shape[1], sampled)
-    buffer.array[: len(values)] = values
-    return buffer
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def raw_weight(type_name: str, n: int, k: int) -> np.ndarray:
@@ -218,108 +179,6 @@ def test_argmax_takes_the_first_of_equals_and_marks_rows_that_are_not_numbers(is
     program.run(step)
     assert best[:6].tolist() == argmax(torch.from_numpy(x)).tolist()
     assert best[:5].tolist() == [17, 99, -1, -1, -1]
-
-
-class Layer:
-    """Attention of one layer over sequences of given (computed, new) lengths, natively and by the reference."""
-
-    def __init__(self, lengths: list[tuple[int, int]], heads: int, kv_heads: int, dim: int, cache_type: str) -> None:
-        rng = np.random.default_rng(11)
-        self.heads, self.kv_heads, self.dim = heads, kv_heads, dim
-        self.rows = sum(new for _, new in lengths)
-        blocks_each = [-(-(old + new) // 16) for old, new in lengths]
-        order = rng.permutation(sum(blocks_each) + 3)
-        self.cache = allocate(len(order), kv_heads, dim, CACHE_TYPES[cache_type])
-        self.cache.keys.copy_(torch.from_numpy(rng.standard_normal(self.cache.keys.shape)))
-        self.cache.values.copy_(torch.from_numpy(rng.standard_normal(self.cache.values.shape)))
-        self.step = StepArrays(max(self.rows, 1), len(lengths), max(blocks_each))
-        row = used = 0
-        for index, (old, new) in enumerate(lengths):
-            table = order[used : used + blocks_each[index]]
-            used += len(table)
-            positions = np.arange(old, old + new)
-            self.step.block_tables[index, : len(table)] = table
-            self.step.positions[row : row + new] = positions
-            self.step.slots[row : row + new] = table[positions // 16] * 16 + positions % 16
-            row += new
-            self.step.query_starts[index + 1] = row
-        self.step.struct.num_rows, self.step.struct.num_sequences = self.rows, len(lengths)
-        self.qkv = rng.standard_normal((self.rows, (heads + 2 * kv_heads) * dim)).astype(np.float32)
-        self.tables = rotary_tables(dim, 10000.0, None, 512)
-
-    def copy_of_cache(self) -> LayerCache:
-        return LayerCache(self.cache.keys.clone(), self.cache.values.clone())
-
-    def native(self, isa: str, norms: HeadNorms | None = None) -> tuple[np.ndarray, LayerCache]:
-        cache, program = self.copy_of_cache(), Program(self.rows, 1, num_threads=2, isa=isa)
-        qkv = rotary(filled(program, self.qkv), self.tables, cache, self.step, self.heads, norms)
-        y = attention(qkv, cache, self.step, self.heads, self.dim**-0.5)
-        program.run(self.step)
-        return y.array[: self.rows].copy(), cache
-
-    def reference(self, norms: HeadNorms | None = None) -> tuple[np.ndarray, LayerCache]:
-        cache = self.copy_of_cache()
-        qkv = rotary(torch.from_numpy(self.qkv), self.tables, cache, self.step, self.heads, norms)
-        return attention(qkv, cache, self.step, self.heads, self.dim**-0.5).numpy(), cache
-
-
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("cache_type", CACHE_TYPES)
-@pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(9, 3, 64), (4, 4, 32), (8, 1, 128), (20, 2, 64), (14, 2, 64)])
-def test_attention_agrees_with_the_reference(isa: str, cache_type: str, heads: int, kv_heads: int, dim: int) -> None:
-    layer = Layer([(0, 1), (0, 37), (15, 1), (16, 1), (100, 1), (31, 5), (47, 18)], heads, kv_heads, dim, cache_type)
-    (actual, cache), (expected, expected_cache) = layer.native(isa), layer.reference()
-    # A value on the edge between two halves may round to either side.
-    cache_tolerance = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}[cache_type]
-    assert_close(cache.keys.float().numpy(), expected_cache.keys.float().numpy(), cache_tolerance, "keys")
-    assert_close(cache.values.float().numpy(), expected_cache.values.float().numpy(), cache_tolerance, "values")
-    assert_close(actual, expected, max(2e-6, cache_tolerance))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    lengths=st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)), min_size=1, max_size=6),
-    shape=st.sampled_from([(2, 1, 32), (3, 3, 64), (9, 3, 64), (16, 2, 96)]),
-)
-def test_attention_agrees_over_random_batches(lengths: list[tuple[int, int]], shape: tuple[int, int, int]) -> None:
-    layer = Layer(lengths, *shape, "float32")
-    assert_close(layer.native("")[0], layer.reference()[0], 3e-6)
-
-
-@pytest.mark.parametrize("isa", ISAS)
-def test_heads_are_normalised_before_the_rotation_where_the_model_asks(isa: str) -> None:
-    layer = Layer([(3, 20)], 4, 2, 64, "float32")
-    norms = HeadNorms(torch.rand(64) + 0.5, torch.rand(64) + 0.5, 1e-6)
-    assert_close(layer.native(isa, norms)[0], layer.reference(norms)[0], 3e-6)
-
-
-@pytest.mark.parametrize("isa", ISAS)
-def test_leftovers_of_other_requests_in_a_block_do_no_harm(isa: str) -> None:
-    layer = Layer([(16, 3)], 2, 1, 32, "float32")
-    last = int(layer.step.block_tables[0, 1])
-    layer.cache.keys[last, :, :, 3:] = float("nan")
-    layer.cache.values[last, :, 3:] = float("nan")
-    assert np.isfinite(layer.native(isa)[0]).all()
-
-
-@pytest.mark.parametrize("isa", ISAS)
-def test_a_prompt_cut_in_chunks_gives_the_same_bits(isa: str) -> None:
-    whole = Layer([(0, 53)], 9, 3, 64, "float16")
-    expected, _ = whole.native(isa)
-    program, cache = Program(53, 1, num_threads=2, isa=isa), whole.copy_of_cache()
-    source = program.buffer(whole.qkv.shape[1])
-    y = attention(rotary(source, whole.tables, cache, whole.step, 9, None), cache, whole.step, 9, 64**-0.5)
-    rows = []
-    for first, last in ((0, 7), (7, 8), (8, 40), (40, 53)):
-        chunk = StepArrays(53, 1, 4)
-        count = last - first
-        source.array[:count] = whole.qkv[first:last]
-        chunk.block_tables[:] = whole.step.block_tables
-        chunk.positions[:count], chunk.slots[:count] = whole.step.positions[first:last], whole.step.slots[first:last]
-        chunk.query_starts[1], chunk.struct.num_rows, chunk.struct.num_sequences = count, count, 1
-        program.run(chunk)
-        rows.append(y.array[:count].copy())
-    assert np.array_equal(np.concatenate(rows), expected)
 
 
 def test_an_unknown_instruction_set_is_named() -> None:
