@@ -160,12 +160,6 @@ def _architecture(folder: Path, raw: Mapping[str, Any]) -> str:
         raise ModelError(
             f"{folder}: model type {model_type!r} is not supported; known: {', '.join(sorted(KNOWN_MODEL_TYPES))}."
         )
-    quantised = raw.get("quantization_config")
-    if quantised:
-        method = quantised.get("quant_method", "unknown")
-        raise ModelError(
-            f"{folder}: quantised weights of method {method!r} are not supported; use bf16 or a GGUF file."
-        )
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if (raw.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0) != 1.0:
         raise ModelError(f"{folder}: rotary position on a part of each head is not supported.")
