@@ -48,6 +48,7 @@ _GGUF_LAYER = {
 }
 _GGUF_LAYER_OF = {
     "phi3": _GGUF_LAYER | {"ffn_up": "mlp.gate_up_proj"},
+    "gpt-oss": _GGUF_LAYER | {"post_attention_norm": "post_attention_layernorm", "attn_sinks": "self_attn.sinks"},
 }
 _GGUF_LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 
