@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as ListLike
+
 from native_engine.request import Sequence
 
 
 class ScheduledSequence:
     """The runner computes the tokens [num_computed_tokens, num_computed_tokens + num_new_tokens) of `sequence`.
 
-    The last `num_logits` of them need logits: one to sample from, more where what the model says of others is wanted.
+    Behind them come `drafts`: guesses of the tokens that follow, computed as if they did. The last `num_logits` of all
+    need logits: one to sample from and one for each draft, more where what the model says of others is wanted.
     """
 
-    __slots__ = ("num_logits", "num_new_tokens", "sequence")
+    __slots__ = ("drafts", "num_logits", "num_new_tokens", "sequence")
 
     def __init__(self, sequence: Sequence, num_new_tokens: int, num_logits: int) -> None:
         self.sequence = sequence
         self.num_new_tokens = num_new_tokens
         self.num_logits = num_logits
+        self.drafts: ListLike[int] = ()
 
     @property
     def samples(self) -> bool:

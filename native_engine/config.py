@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 BLOCK_SIZE = 16
 EXTRA_LOGITS = 64  # 40 MB of logits in a vocabulary of 152,000
+MAX_SPECULATIVE_TOKENS = 32
 KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 QUANTIZATIONS = ("auto", "none")
@@ -29,6 +30,7 @@ class EngineConfig:
     kv_cache_memory: int | None = None
     block_size: int = BLOCK_SIZE
     enable_prefix_caching: bool = True
+    num_speculative_tokens: int = 0
     kv_cache_dtype: str = "auto"
     quantization: str = "auto"
     dtype: str = "auto"
@@ -65,6 +67,9 @@ def _count_faults(config: EngineConfig) -> Iterator[str]:
     if config.max_num_batched_tokens < max(config.max_num_seqs, 1):
         expected = f"at least max_num_seqs ({config.max_num_seqs}), or a step cannot give every sequence a token"
         yield _fault("max_num_batched_tokens", config.max_num_batched_tokens, expected)
+    if not 0 <= config.num_speculative_tokens <= MAX_SPECULATIVE_TOKENS:
+        expected = f"0 (none) to {MAX_SPECULATIVE_TOKENS}"
+        yield _fault("num_speculative_tokens", config.num_speculative_tokens, expected)
     if config.num_threads is not None and config.num_threads < 1:
         yield _fault("num_threads", config.num_threads, "at least 1")
     if config.seed is not None and not -(2**63) <= config.seed < 2**64:

@@ -71,6 +71,8 @@ class Stats:
     generation_tokens_total: int
     prefix_cache_queries: int
     prefix_cache_hits: int
+    draft_tokens: int
+    accepted_tokens: int
     steps: int
     step_times: Histogram
     step_tokens: Histogram
@@ -91,7 +93,15 @@ class Engine:
     @classmethod
     def create(cls, runner: Runner, config: EngineConfig) -> Engine:
         blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching)
-        return cls(runner, Scheduler(blocks, config.max_num_seqs, config.max_num_batched_tokens, runner.max_model_len))
+        scheduler = Scheduler(
+            blocks,
+            config.max_num_seqs,
+            config.max_num_batched_tokens,
+            runner.max_model_len,
+            num_speculative_tokens=config.num_speculative_tokens,
+            max_num_logits=config.max_num_logits,
+        )
+        return cls(runner, scheduler)
 
     def check(self, sequence: Sequence) -> None:
         """Raises ValueError, with the numbers, for a request that can never run."""
@@ -138,6 +148,8 @@ class Engine:
             generation_tokens_total=scheduler.generation_tokens,
             prefix_cache_queries=scheduler.prefix_cache_queries,
             prefix_cache_hits=scheduler.prefix_cache_hits,
+            draft_tokens=scheduler.draft_tokens,
+            accepted_tokens=scheduler.accepted_tokens,
             steps=self.steps,
             step_times=self.step_times,
             step_tokens=self.step_tokens,

@@ -101,7 +101,7 @@ def fill_step(step: StepArrays, items: list[ScheduledSequence]) -> None:
     """Writes the batch into the step's arrays: one row for each token to compute."""
     row = sampled = 0
     for index, item in enumerate(items):
-        sequence, count = item.sequence, item.num_new_tokens
+        sequence, count = item.sequence, item.num_new_tokens + len(item.drafts)
         first = sequence.num_computed_tokens
         table = sequence.block_table
         step.block_tables[index, : len(table)] = table
@@ -112,7 +112,7 @@ def fill_step(step: StepArrays, items: list[ScheduledSequence]) -> None:
         else:
             positions = np.arange(first, first + count, dtype=np.int32)
             rows = slice(row, row + count)
-            step.token_ids[rows] = sequence.token_ids[first : first + count]
+            step.token_ids[rows] = [*sequence.token_ids[first : first + item.num_new_tokens], *item.drafts]
             step.positions[rows] = positions
             step.slots[rows] = step.block_tables[index, positions // BLOCK_SIZE] * BLOCK_SIZE + positions % BLOCK_SIZE
         row += count

@@ -10,6 +10,8 @@ from collections.abc import Sequence as ListLike
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from native_engine.drafts import PromptLookup
+
 SEED_BITS = 64
 MAX_LOGPROBS = 20
 
@@ -113,6 +115,15 @@ class SamplingParams:
         """Below a hundred-thousandth, as in vLLM: there is no second choice."""
         return self.temperature < 1e-5
 
+    @property
+    def penalises(self) -> bool:
+        return self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the answer so far changes which token may come next."""
+        return self.min_tokens > 0 or bool(self.bad_words_ids) or self.penalises
+
 
 def _require(holds: bool, field: str, value: object, expected: str) -> None:
     if not holds:
@@ -149,6 +160,7 @@ class Sequence:
         "finished_at",
         "first_token_at",
         "logprobs",
+        "lookup",
         "max_total_tokens",
         "num_cached_tokens",
         "num_computed_tokens",
@@ -204,7 +216,13 @@ class Sequence:
         self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission
         self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids
         self.logprobs: list[Logprobs] = []  # of what was sampled last, where params ask for them
+        self.lookup: PromptLookup | None = None  # the scheduler's, where tokens may be guessed
         self.sampler_state: object | None = None  # stays with the request through preemption
+
+    @property
+    def looks_back(self) -> bool:
+        """As `SamplingParams.looks_back`; then tokens are chosen one at a time."""
+        return self.constraint is not None or self.params.looks_back
 
     @property
     def num_tokens(self) -> int:

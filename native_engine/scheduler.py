@@ -28,6 +28,7 @@ from collections.abc import Sequence as ListLike
 
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
+from native_engine.drafts import PromptLookup
 from native_engine.request import FinishReason, Sequence, Status
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class Scheduler:
         max_num_batched_tokens: int,
         max_model_len: int,
         clock: Callable[[], float] = time.monotonic,
+        num_speculative_tokens: int = 0,
+        max_num_logits: int | None = None,
     ) -> None:
         if not 1 <= max_num_seqs <= max_num_batched_tokens:
             raise ValueError(
@@ -72,6 +75,8 @@ class Scheduler:
         self.blocks = block_manager
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
+        self.num_speculative_tokens = num_speculative_tokens
+        self.max_num_logits = max_num_logits or max_num_batched_tokens
         # No sequence may outgrow the whole cache: alone it always fits, so preempting the others always helps it on.
         self.max_total_tokens = min(max_model_len, block_manager.num_slots)
         self.waiting: list[Sequence] = []  # both in the order of their ranks
@@ -81,6 +86,8 @@ class Scheduler:
         self.generation_tokens = 0
         self.prefix_cache_queries = 0
         self.prefix_cache_hits = 0
+        self.draft_tokens = 0
+        self.accepted_tokens = 0
         self._live: dict[str, Sequence] = {}
         self._arrivals = 0
         self._overtakings = 0  # in a row, of the oldest that waits
@@ -119,6 +126,8 @@ class Scheduler:
         self._arrivals += 1
         sequence.rank = (_ORDINARY, sequence.priority, self._arrivals)
         insort(self.waiting, sequence, key=_rank)
+        if self.num_speculative_tokens and not sequence.looks_back:
+            sequence.lookup = PromptLookup(self.num_speculative_tokens)
 
     def abort(self, request_id: str) -> Sequence | None:
         """Ends a request in whatever state it is and frees its blocks at once; None where it is not here (any more)."""
@@ -138,26 +147,32 @@ class Scheduler:
         preempted: list[Sequence] = []
         self._displace(preempted)
         prefills = self._schedule_decodes(items, preempted)
-        budget = self.max_num_batched_tokens - len(items)
+        num_decodes = len(items)
+        budget = self.max_num_batched_tokens - num_decodes
         for sequence in prefills:
             if not preempted:  # whoever were let in now would be the next to step aside
                 budget -= self._admit(items, budget, before=sequence)
             budget -= self._schedule_chunk(items, sequence, budget)
         if not preempted:
             budget -= self._admit(items, budget)
+        if len(items) == num_decodes:  # prompts use what a step can hold better than guesses do
+            budget -= self._draft(items, min(budget, self.max_num_logits - num_decodes))
         return ScheduledBatch(items, self.max_num_batched_tokens - budget, preempted)
 
     def postprocess(self, batch: ScheduledBatch, tokens: ListLike[list[int]]) -> list[tuple[Sequence, int]]:
         """Gives each item that samples its tokens, in order; returns their sequences, some now finished, and how many
         tokens each has now more."""
-        sampled = [item.sequence for item in batch.items if item.samples]
+        sampled = [item for item in batch.items if item.samples]
         if len(tokens) != len(sampled):
             raise RuntimeError(f"the runner gave tokens to {len(tokens)} sequences of {len(sampled)}")
         for item in batch.items:
             item.sequence.num_computed_tokens += item.num_new_tokens
         # One that was aborted while the batch was being computed has had its last word.
-        advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].status is _RUNNING]
-        grown = [(sequence, self._extend(sequence, new)) for sequence, new in advanced]
+        advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].sequence.status is _RUNNING]
+        grown = [(item.sequence, self._extend(item.sequence, new)) for item, new in advanced]
+        for item, new in advanced:
+            if item.drafts and item.sequence.status is _RUNNING:
+                self._keep_drafts(item, len(new) - 1)
         self._drop_finished()
         return grown
 
@@ -185,6 +200,36 @@ class Scheduler:
                     self.blocks.publish(sequence, computed + 1)
                 items.append(ScheduledSequence(sequence, 1, 1))
         return prefills
+
+    def _draft(self, items: list[ScheduledSequence], room: int) -> int:
+        """Guesses behind what decodes, in the blocks that are left: nobody steps aside for a guess."""
+        left = room
+        for item in items:
+            sequence = item.sequence
+            if sequence.lookup is not None and left > 0:
+                most = min(left, sequence.max_total_tokens - len(sequence.token_ids) - 1)
+                drafts = sequence.lookup.guess(sequence.token_ids, most)
+                item.drafts = drafts[: self._slots_after(sequence, len(drafts))]
+                item.num_logits += len(item.drafts)
+                left -= len(item.drafts)
+        return room - left
+
+    def _slots_after(self, sequence: Sequence, wanted: int) -> int:
+        """Slots for tokens after the last; one more block for them where more are free than will soon be asked for."""
+        used, size = len(sequence.token_ids), self.blocks.block_size
+        if used + wanted > len(sequence.block_table) * size and self.blocks.num_free > len(self.running):
+            self.blocks.append_block(sequence)
+        return len(sequence.block_table) * size - used
+
+    def _keep_drafts(self, item: ScheduledSequence, kept: int) -> None:
+        """The keys and values of guesses that came true are computed already."""
+        sequence = item.sequence
+        self.blocks.publish(sequence, sequence.num_computed_tokens + kept)
+        sequence.num_computed_tokens += kept
+        self.draft_tokens += len(item.drafts)
+        self.accepted_tokens += kept
+        if sequence.lookup is not None:
+            sequence.lookup.learn(kept)
 
     def _schedule_chunk(self, items: list[ScheduledSequence], sequence: Sequence, budget: int) -> int:
         """As much of the sequence's missing tokens as the budget allows; its blocks are there since its admission."""

@@ -40,6 +40,9 @@ def engine(
     kv_cache_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 4GiB.")] = None,
     block_size: Annotated[int, typer.Option(help="Tokens in a KV block.")] = 16,
     enable_prefix_caching: Annotated[bool, typer.Option(help="Compute what prompts begin alike with once.")] = True,
+    num_speculative_tokens: Annotated[
+        int, typer.Option(help="Most tokens guessed ahead, by what followed the same words before; 0: none.")
+    ] = 0,
     kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")] = "auto",
     quantization: Annotated[str, typer.Option(help="auto: as the file is; none: dequantised.")] = "auto",
     dtype: Annotated[str, typer.Option(help="Of activations: auto, float32, float16 or bfloat16.")] = "auto",
@@ -59,6 +62,7 @@ def engine(
         kv_cache_memory=_size(kv_cache_memory),
         block_size=block_size,
         enable_prefix_caching=enable_prefix_caching,
+        num_speculative_tokens=num_speculative_tokens,
         kv_cache_dtype=kv_cache_dtype,
         quantization=quantization,
         dtype=dtype,

@@ -31,7 +31,7 @@ class Adjustments:
         self._biased = np.array(list(params.logit_bias or {}), np.int64)
         self._biases = np.array(list((params.logit_bias or {}).values()), np.float32)
         prompt = sequence.token_ids[: sequence.num_prompt_tokens]
-        self._counts = TokenCounts(prompt if params.repetition_penalty != 1.0 else ()) if _penalises(params) else None
+        self._counts = TokenCounts(prompt if params.repetition_penalty != 1.0 else ()) if params.penalises else None
         self._counted = sequence.num_prompt_tokens
 
     def apply(self, logits: Logits) -> Logits:
@@ -67,7 +67,7 @@ class Adjustments:
 def adjustments_of(sequence: Sequence) -> Adjustments | None:
     """None where the request changes nothing."""
     params = sequence.params
-    asked = params.min_tokens or params.bad_words_ids or params.logit_bias or _penalises(params)
+    asked = params.min_tokens or params.bad_words_ids or params.logit_bias or params.penalises
     return Adjustments(sequence) if asked else None
 
 
@@ -76,5 +76,7 @@ def _penalises(params: SamplingParams) -> bool:
 
 
 def _ends_with(sequence: Sequence, tokens: list[int]) -> bool:
+    """Whether the answer, not the prompt, ends with them."""
+    return sequence.num_output_tokens >= len(tokens) and sequence.token_ids[-len(tokens) :] == tokensdef _ends_with(sequence: Sequence, tokens: list[int]) -> bool:
     """Whether the answer, not the prompt, ends with them."""
     return sequence.num_output_tokens >= len(tokens) and sequence.token_ids[-len(tokens) :] == tokens

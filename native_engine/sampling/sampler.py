@@ -50,7 +50,18 @@ class Sampler:
         for item in items:
             end += item.num_logits
             if item.samples:
-                tokens.append([self._next(rows[end - 1], greedy[end - 1], item.sequence)])
+                first = end - 1 - len(item.drafts)
+                tokens.append(self._sample(rows[first:end], greedy[first:end], item))
+        return tokens
+
+    def _sample(self, rows: Logits, greedy: list[int], item: ScheduledSequence) -> list[int]:
+        """What the model itself says: on, as long as the drafts said the same."""
+        tokens: list[int] = []
+        item.sequence.logprobs = []
+        for row, best, draft in zip(rows, greedy, (*item.drafts, None), strict=True):
+            tokens.append(self._next(row, best, item.sequence))
+            if tokens[-1] != draft:
+                break
         return tokens
 
     def _next(self, logits: Logits, best: int, sequence: Sequence) -> int:
@@ -63,7 +74,7 @@ class Sampler:
             return NOT_FINITE
         count = sequence.params.logprobs
         if count is not None and token != NOT_FINITE:
-            sequence.logprobs = [logprobs_of(logits, token, count)]
+            sequence.logprobs.append(logprobs_of(logits, token, count))
         return token
 
     def _choose(self, logits: Logits, best: int, sequence: Sequence) -> int:

@@ -90,6 +90,8 @@ def _engine_values(stats: Stats) -> tuple[_Value, ...]:
         ("generation_tokens_total", "counter", stats.generation_tokens_total),
         ("prefix_cache_queries_total", "counter", stats.prefix_cache_queries),
         ("prefix_cache_hits_total", "counter", stats.prefix_cache_hits),
+        ("spec_decode_num_draft_tokens_total", "counter", stats.draft_tokens),
+        ("spec_decode_num_accepted_tokens_total", "counter", stats.accepted_tokens),
         ("steps_total", "counter", stats.steps),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from native_engine.batch import ScheduledBatch
+from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
 from native_engine.request import SamplingParams, Sequence
 from native_engine.scheduler import Scheduler
@@ -38,14 +38,28 @@ class FakeRunner:
 
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         self.store(batch)
-        return [[next_token(self.read(item.sequence))] for item in batch.items if item.samples]
+        return [self.tokens_of(item) for item in batch.items if item.samples]
+
+    def tokens_of(self, item: ScheduledSequence) -> list[int]:
+        tokens, end = self.read(item.sequence), item.sequence.num_tokens
+        new = [self.next_token(tokens)]
+        for place, draft in enumerate(item.drafts):
+            assert self.cache[self._slot(item.sequence, end + place)] == draft
+            if new[-1] != draft:
+                break
+            new.append(self.next_token([*tokens, *new]))
+        return new
+
+    def next_token(self, tokens: list[int]) -> int:
+        return next_token(tokens)
 
     def store(self, batch: ScheduledBatch) -> None:
         self.batches.append(batch)
         for item in batch.items:
             start = item.sequence.num_computed_tokens
-            for position in range(start, start + item.num_new_tokens):
-                self.cache[self._slot(item.sequence, position)] = item.sequence.token_ids[position]
+            tokens = [*item.sequence.token_ids[start : start + item.num_new_tokens], *item.drafts]
+            for position, token in enumerate(tokens, start):
+                self.cache[self._slot(item.sequence, position)] = token
 
     def read(self, sequence: Sequence) -> list[int]:
         tokens = [self.cache[self._slot(sequence, position)] for position in range(sequence.num_tokens)]
@@ -81,5 +95,12 @@ def make_scheduler(
     max_model_len: int = 4096,
     *,
     caching: bool = True,
+    num_speculative_tokens: int = 0,
 ) -> Scheduler:
-    return Scheduler(BlockManager(num_blocks, 16, caching), max_num_seqs, max_num_batched_tokens, max_model_len)
+    return Scheduler(
+        BlockManager(num_blocks, 16, caching),
+        max_num_seqs,
+        max_num_batched_tokens,
+        max_model_len,
+        num_speculative_tokens=num_speculative_tokens,
+    )
