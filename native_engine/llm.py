@@ -23,7 +23,7 @@ from rich.progress import Progress
 
 from native_engine.config import EngineConfig, validate
 from native_engine.embedder import Encoder, Vector, embed
-from native_engine.engine import Engine
+from native_engine.engine import Engine, Stats
 from native_engine.journal import Journal, key_of
 from native_engine.request import SamplingParams, Sequence, Stages, stages_of
 from native_engine.text.bad_words import spelled
@@ -115,6 +115,11 @@ class LLM:
         with Progress(disable=not progress) as bar:
             task = bar.add_task("embedding", total=len(encoded))
             return embed(encoder, self._config, encoded, lambda: bar.advance(task))
+
+    def stats(self) -> Stats:
+        """What the engine has done so far: tokens, steps, cache hits, guesses."""
+        engine, _, _ = self._generator
+        return engine.stats()
 
     def _generate(
         self,

@@ -171,7 +171,7 @@ class Scheduler:
         advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].sequence.status is _RUNNING]
         grown = [(item.sequence, self._extend(item.sequence, new)) for item, new in advanced]
         for item, new in advanced:
-            if item.drafts and item.sequence.status is _RUNNING:
+            if item.drafts:
                 self._keep_drafts(item, len(new) - 1)
         self._drop_finished()
         return grown
@@ -224,11 +224,11 @@ class Scheduler:
     def _keep_drafts(self, item: ScheduledSequence, kept: int) -> None:
         """The keys and values of guesses that came true are computed already."""
         sequence = item.sequence
-        self.blocks.publish(sequence, sequence.num_computed_tokens + kept)
-        sequence.num_computed_tokens += kept
         self.draft_tokens += len(item.drafts)
         self.accepted_tokens += kept
-        if sequence.lookup is not None:
+        if sequence.status is _RUNNING and sequence.lookup is not None:
+            self.blocks.publish(sequence, sequence.num_computed_tokens + kept)
+            sequence.num_computed_tokens += kept
             sequence.lookup.learn(kept)
 
     def _schedule_chunk(self, items: list[ScheduledSequence], sequence: Sequence, budget: int) -> int:
