@@ -26,8 +26,8 @@ from machine import describe, load_average  # noqa: E402
 
 from native_engine import LLM, SamplingParams  # noqa: E402
 
-TEXT = """The gateway checks who you are, asks whether you may, lets you wait for your turn, chooses an engine and writes
-down what it cost. A request that was cut off goes on elsewhere. Nothing that a person wrote is ever logged."""
+TEXT = """The gateway checks who you are, asks whether you may, lets you wait for your turn, chooses an engine and
+writes down what it cost. A request that was cut off goes on elsewhere. Nothing that a person wrote is ever logged."""
 CODE = """def area_of_square(side):
     return side * side
 
