@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from native_engine.request import SamplingParams, Sequence
+from native_engine.request import Sequence
 from native_engine.sampling.token_counts import TokenCounts
 
 Logits = npt.NDArray[np.float32]
@@ -71,12 +71,6 @@ def adjustments_of(sequence: Sequence) -> Adjustments | None:
     return Adjustments(sequence) if asked else None
 
 
-def _penalises(params: SamplingParams) -> bool:
-    return params.repetition_penalty != 1.0 or params.frequency_penalty != 0.0 or params.presence_penalty != 0.0
-
-
 def _ends_with(sequence: Sequence, tokens: list[int]) -> bool:
-    """Whether the answer, not the prompt, ends with them."""
-    return sequence.num_output_tokens >= len(tokens) and sequence.token_ids[-len(tokens) :] == tokensdef _ends_with(sequence: Sequence, tokens: list[int]) -> bool:
     """Whether the answer, not the prompt, ends with them."""
     return sequence.num_output_tokens >= len(tokens) and sequence.token_ids[-len(tokens) :] == tokens

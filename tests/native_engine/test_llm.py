@@ -14,6 +14,8 @@ from tests.native_engine.fake_runner import FakeRunner, expected_output, make_sc
 class Letters:
     """A tokenizer whose token n is the character 48 + n."""
 
+    vocab_size = 50
+
     def __init__(self, *end: int) -> None:
         self.eos_token_ids = frozenset(end)
 
