@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernels.linear.cpu import FORMATS
+from kernels.linear.formats import FORMATS
 from kernels.native.program import Buffer, Kind, Program
 
 
@@ -25,10 +25,10 @@ def embedding(table: RawTable, scale: float = 1.0) -> Buffer:
     """Raises ValueError for a type that has no native kernel."""
     if table.type_name not in FORMATS:
         raise ValueError(f"embeddings of type {table.type_name} have no native kernel; known: {', '.join(FORMATS)}")
-    number, unit_bytes, unit = FORMATS[table.type_name]
+    chosen = FORMATS[table.type_name]
     y = table.program.buffer(table.width)
-    row_bytes = table.width // unit * unit_bytes
-    table.program.record(Kind.EMBEDDING, [table.raw, None, y], [table.width, number, row_bytes], (scale,))
+    integers = [table.width, chosen.number, chosen.bytes_per_row(table.width)]
+    table.program.record(Kind.EMBEDDING, [table.raw, None, y], integers, (scale,))
     return y
 
 

@@ -8,69 +8,75 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kernels.linear.formats import FORMATS
 from kernels.native.library import library
 from kernels.native.program import Buffer, Kind
 
-# Type names as GGUF spells them, each with (its Format in pack.h, bytes, weights in those bytes).
-FORMATS = {
-    "Q4_1": (0, 20, 32),
-    "Q4_0": (1, 18, 32),
-    "Q8_0": (2, 34, 32),
-    "F32": (3, 4, 1),
-    "F16": (4, 2, 1),
-    "BF16": (5, 2, 1),
-}
-QUANTISED = frozenset({"Q4_1", "Q4_0", "Q8_0"})  # whose product wants its activations in int8
-ACTIVATION_GROUP_BYTES = 352  # sizeof(Activations) in cpu.h: 32 columns of eight rows
+__all__ = ["FORMATS", "PackedWeight", "linear", "pack", "scratch_bytes"]
+
+TILE = 16  # as in formats.h: rows of a weight that are packed together
+ACTIVATION_GROUP_BYTES = 384  # sizeof(Activations) in cpu.h: 32 columns of eight rows
 
 
 @dataclass(frozen=True, slots=True)
 class PackedWeight:
-    """A weight [n, k] in the tiles of pack.h."""
+    """A weight [n, k] in the tiles of formats.h; column j of it is for column `order[j]` of the activations."""
 
     n: int
     k: int
     type_name: str
     data: npt.NDArray[np.uint8]
+    order: npt.NDArray[np.int32] | None = None
 
     @property
     def nbytes(self) -> int:
         return self.data.nbytes
 
 
-def pack(raw: npt.NDArray[np.uint8], type_name: str, n: int, k: int) -> PackedWeight:
-    """Packs raw rows [n, bytes per row] as the file has them. Raises ValueError for a type or width it cannot hold."""
+def pack(
+    raw: npt.NDArray[np.uint8], type_name: str, n: int, k: int, order: npt.NDArray[np.int32] | None = None
+) -> PackedWeight:
+    """Packs raw rows [n, bytes per row] as formats.py describes them.
+
+    With `order` [k], the columns of the rows were sorted: column j is that of the activations' column order[j] (an
+    act-order checkpoint, whose groups are contiguous only so). Raises ValueError for a type or width it cannot hold.
+    """
     if type_name not in FORMATS:
         raise ValueError(f"weights of type {type_name} have no native kernel; known: {', '.join(FORMATS)}")
-    number, unit_bytes, unit = FORMATS[type_name]
-    if k % unit:
-        raise ValueError(f"{type_name} weights come in groups of {unit}, but the row has {k} values")
-    raw = np.ascontiguousarray(raw)
-    if raw.nbytes != n * (k // unit) * unit_bytes:
-        raise ValueError(
-            f"a {type_name} weight [{n}, {k}] takes {n * (k // unit) * unit_bytes} bytes, not {raw.nbytes}"
-        )
+    chosen = FORMATS[type_name]
+    if k % chosen.block:
+        raise ValueError(f"{type_name} weights come in groups of {chosen.block}, but the row has {k} values")
+    if order is not None and chosen.exact_inputs:
+        raise ValueError(f"columns of {type_name} weights are not reordered: sort them back")
+    raw, row_bytes = np.ascontiguousarray(raw), chosen.bytes_per_row(k)
+    if raw.nbytes != n * row_bytes:
+        raise ValueError(f"a {type_name} weight [{n}, {k}] takes {n * row_bytes} bytes, not {raw.nbytes}")
     lib = library()
     if lib is None:
         raise RuntimeError("the native library is not built")
-    size = lib.sekisho_packed_bytes(number, n, k)
+    size = -(-n // TILE) * TILE * row_bytes
     memory = np.empty(size + 64, np.uint8)
     data = memory[-memory.ctypes.data % 64 :][:size]
-    lib.sekisho_pack(number, raw.ctypes.data, n, k, data.ctypes.data)
-    return PackedWeight(n, k, type_name, data)
+    lib.sekisho_pack(chosen.number, raw.ctypes.data, n, k, row_bytes, data.ctypes.data)
+    return PackedWeight(n, k, type_name, data, order)
+
+
+def scratch_bytes(weight: PackedWeight) -> int:
+    """Bytes that a tile of activations takes once it is rounded for this weight; 0 where it stays float32."""
+    return 0 if FORMATS[weight.type_name].exact_inputs else weight.k // 32 * ACTIVATION_GROUP_BYTES
 
 
 def linear(x: Buffer, weight: PackedWeight, bias: torch.Tensor | None = None, residual: Buffer | None = None) -> Buffer:
     """Records the product; see cpu.h for the slots."""
-    program, number = x.program, FORMATS[weight.type_name][0]
-    if x.width != weight.k:
-        raise ValueError(f"the input has {x.width} columns, the weight {weight.k}")
-    y = program.buffer(weight.n, x.sampled)
-    scratch = None
-    if weight.type_name in QUANTISED:
-        scratch = program.buffer(weight.k, x.sampled, bytes_per_tile=weight.k // 32 * ACTIVATION_GROUP_BYTES)
+    program, k, n, chosen = x.program, weight.k, weight.n, FORMATS[weight.type_name]
+    if x.width != k:
+        raise ValueError(f"the input has {x.width} columns, the weight {k}")
+    y = program.buffer(n, x.sampled)
+    tile = scratch_bytes(weight)
+    scratch = program.buffer(k, x.sampled, bytes_per_tile=tile) if tile else None
     offset = None if bias is None else bias.float().numpy()
     width = residual.width if residual else 0
-    pointers = [x, weight.data, y, offset, residual, scratch]
-    program.record(Kind.LINEAR, pointers, [weight.k, weight.n, number, weight.n, width], sampled=x.sampled)
+    pointers = [x, weight.data, y, offset, residual, scratch, weight.order]
+    integers = [k, n, chosen.number, n, width, 0, 0, chosen.bytes_per_row(k)]
+    program.record(Kind.LINEAR, pointers, integers, sampled=x.sampled)
     return y

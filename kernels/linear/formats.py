@@ -25,23 +25,45 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`number` is its place in formats.h; a row is whole blocks of `block` weights, and `row_bytes` more."""
+    """A row is whole blocks of `block` weights, and `row_bytes` more; `number` is its place in formats.h."""
 
     number: int
     block: int
     block_bytes: int
     row_bytes: int = 0
+    exact_inputs: bool = False  # activations stay float32; otherwise they are rounded to int8 in groups of 32
 
     def bytes_per_row(self, k: int) -> int:
         return k // self.block * self.block_bytes + self.row_bytes
 
 
-ZERO_BITS = 31  # of INT4's word
-OWN_GROUPS = {
-    name + (f"_{group}" if group else ""): group
-    for name, groups in {"INT4": (0, 32, 64, 128), "INT8": (0, 32, 64, 128), "FP8_E4M3": (0, 128)}.items()
-    for group in groups
+FORMATS = {
+    "Q4_1": Format(0, 32, 20),
+    "Q4_0": Format(1, 32, 18),
+    "Q8_0": Format(2, 32, 34),
+    "F32": Format(3, 1, 4, exact_inputs=True),
+    "F16": Format(4, 1, 2, exact_inputs=True),
+    "BF16": Format(5, 1, 2, exact_inputs=True),
+    "Q5_0": Format(6, 32, 22),
+    "Q5_1": Format(7, 32, 24),
+    "Q4_K": Format(8, 256, 144),
+    "Q5_K": Format(9, 256, 176),
+    "Q6_K": Format(10, 256, 210),
+    "INT4": Format(11, 32, 16, 4),
+    "INT4_32": Format(12, 32, 20),
+    "INT4_64": Format(13, 64, 36),
+    "INT4_128": Format(14, 128, 68),
+    "INT8": Format(15, 32, 32, 4),
+    "INT8_32": Format(16, 32, 36),
+    "INT8_64": Format(17, 64, 68),
+    "INT8_128": Format(18, 128, 132),
+    "FP8_E4M3": Format(19, 1, 1, 4, exact_inputs=True),
+    "FP8_E4M3_128": Format(20, 128, 132, exact_inputs=True),
 }
+OWN_GROUPS = {  # columns that share a scale in our own formats; 0: the whole row
+    name: 0 if each.row_bytes else each.block for name, each in FORMATS.items() if name.startswith(("INT", "FP8"))
+}
+ZERO_BITS = 31  # of INT4's word
 
 
 def encode(type_name: str, codes: Array, scales: Array, zeros: Array | None = None) -> npt.NDArray[np.uint8]:

@@ -85,38 +85,37 @@ void route(const Op& op, const Step& step, Pool& pool) {
 }
 
 // The op of ../linear that an expert's own rows would be.
-template <int FORMAT>
 inline Op of_expert(const Op& op, const Group& group) {
     const int64_t k = op.i[0], n = op.i[1];
     Op own = op;
     own.p[0] = (float*)op.p[0] + group.first * k;
-    own.p[1] = (uint8_t*)op.p[1] + group.expert * packed_bytes(FORMAT, n, k);
+    own.p[1] = (uint8_t*)op.p[1] + group.expert * n * op.i[7];
     own.p[2] = (float*)op.p[2] + group.first * n;
     if (op.p[3]) own.p[3] = (float*)op.p[3] + group.expert * n;
     own.p[5] = (Activations*)op.p[5] + group.first / ROW_TILE * (k / GROUP);
     return own;
 }
 
-template <int FORMAT>
-void experts_format(const Op& op, int64_t rows, Pool& pool) {
+template <class F>
+void experts_format(F format, const Op& op, int64_t rows, Pool& pool) {
     const Groups& groups = *(const Groups*)op.p[6];
     const int64_t choices = rows * op.i[5], tiles = op.i[1] / TILE, total = groups.size * tiles;
-    if (FORMAT < FLOAT32)
-        pool.parallel((int)choices, [&](int choice) { quantise_row<FORMAT>(op, ((const int32_t*)op.p[7])[choice]); });
+    if (F::STEP == GROUP)
+        pool.parallel((int)choices, [&](int choice) { quantise_row(format, op, ((const int32_t*)op.p[7])[choice], nullptr); });
     // Smaller chunks than a plain product has: experts differ in how many rows they have.
-    const int64_t worth = std::max<int64_t>(1, 8192 / packed_tile_bytes(FORMAT, op.i[0]));
+    const int64_t worth = std::max<int64_t>(1, 8192 / (TILE * op.i[7]));
     const int64_t per_chunk = std::max(worth, total / (pool.size() * 16));
     pool.parallel((int)((total + per_chunk - 1) / per_chunk), [&](int chunk) {
         for (int64_t i = chunk * per_chunk; i < std::min(total, (chunk + 1) * per_chunk); i++) {
             const Group& group = groups.each[i / tiles];
-            tile_all_rows<FORMAT>(of_expert<FORMAT>(op, group), group.count, i % tiles);
+            tile_all_rows(format, of_expert(op, group), group.count, i % tiles);
         }
     });
 }
 
 // Slots: as ../linear/cpu.h, with x and y by places, W and bias of all experts one after the other, n that of one.
 void experts(const Op& op, const Step& step, Pool& pool) {
-    with_format(op.i[2], [&](auto format) { experts_format<format>(op, rows_of(op, step), pool); });
+    with_format(op.i[2], [&](auto format) { experts_format(format, op, rows_of(op, step), pool); });
 }
 
 // Slots: as ../gated/cpu.h, by places.

@@ -7,11 +7,12 @@ from typing import cast
 import torch
 
 from kernels.gated.cpu import NUMBERS
-from kernels.linear.cpu import ACTIVATION_GROUP_BYTES, FORMATS, QUANTISED, PackedWeight
+from kernels.linear.cpu import PackedWeight, scratch_bytes
+from kernels.linear.formats import FORMATS
 from kernels.moe.experts import Experts
 from kernels.native.program import ROW_TILE, Buffer, Kind
 
-TILE = 16  # columns, as ../linear/pack.h
+TILE = 16  # columns, as ../linear/formats.h
 
 
 def moe(x: Buffer, logits: Buffer, experts: Experts, residual: Buffer | None = None) -> Buffer:
@@ -31,6 +32,8 @@ def _check(x: Buffer, logits: Buffer, count: int, gate_up: PackedWeight, down: P
             f"{count} experts of [{gate_up.n}, {gate_up.k}] and [{down.n}, {down.k}] do not fit "
             f"{x.width} columns and {logits.width} router logits"
         )
+    if gate_up.order is not None or down.order is not None:
+        raise ValueError("experts whose columns are in another order have no native kernel: sort them back")
     if gate_up.k % TILE or down.k % TILE:
         raise ValueError(f"experts of {gate_up.k} and {down.k} columns are no whole tiles of {TILE}")
 
@@ -55,12 +58,13 @@ class _Layout:
     def product(self, x: Buffer, weight: PackedWeight, bias: torch.Tensor | None) -> Buffer:
         n = weight.n // self.count
         y, scratch = self.program.buffer(n, rows=self.num_places), None
-        if weight.type_name in QUANTISED:
-            tile = weight.k // 32 * ACTIVATION_GROUP_BYTES
+        if tile := scratch_bytes(weight):
             scratch = self.program.buffer(weight.k, bytes_per_tile=tile, rows=self.num_places)
         offset = None if bias is None else bias.float().numpy()
         pointers = [x, weight.data, y, offset, None, scratch]
-        self._record(Kind.EXPERTS, pointers, [weight.k, n, FORMATS[weight.type_name][0], n])
+        chosen = FORMATS[weight.type_name]
+        row_bytes = chosen.bytes_per_row(weight.k)
+        self._record(Kind.EXPERTS, pointers, [weight.k, n, chosen.number, n, 0, self.top_k, 0, row_bytes])
         return y
 
     def gated(self, x: Buffer, activation: int) -> Buffer:
@@ -75,5 +79,5 @@ class _Layout:
 
     def _record(self, kind: Kind, pointers: list[object], integers: list[int]) -> None:
         pointers += [None] * (6 - len(pointers)) + [self.groups, self.places]
-        integers += [0] * (5 - len(integers)) + [self.top_k]
+        integers += [0, 0, 0, 0, 0, self.top_k][len(integers) :]
         self.program.record(kind, pointers, integers, sampled=self.sampled)

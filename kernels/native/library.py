@@ -49,8 +49,7 @@ def library() -> ctypes.CDLL | None:
     lib.sekisho_best_isa.restype = ctypes.c_char_p
     lib.sekisho_pool_create.restype = pointer
     lib.sekisho_pool_destroy.argtypes = [pointer]
-    lib.sekisho_packed_bytes.argtypes, lib.sekisho_packed_bytes.restype = [ctypes.c_int, int64, int64], int64
-    lib.sekisho_pack.argtypes = [ctypes.c_int, pointer, int64, int64, pointer]
+    lib.sekisho_pack.argtypes = [int64, pointer, int64, int64, int64, pointer]
     lib.sekisho_run.argtypes = [pointer, ctypes.c_char_p, pointer, int64, pointer]
     if lib.sekisho_sizeof_op() != ctypes.sizeof(Op) or lib.sekisho_sizeof_step() != ctypes.sizeof(Step):
         raise ImportError(f"{paths[0]} is of another version than its Python part; build it again: pip install -e .")

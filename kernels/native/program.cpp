@@ -1,6 +1,6 @@
 // The C interface of the library: create a pool, pack weights, run a recorded program.
 #include "ops.h"
-#include "../linear/pack.h"
+#include "../linear/formats.h"
 
 extern const OpTable ops_baseline;
 #if defined(SEKISHO_X86)
@@ -37,8 +37,9 @@ const char* sekisho_best_isa() { return best_ops().isa; }
 void* sekisho_pool_create(int threads) { return new Pool(threads); }
 void sekisho_pool_destroy(void* pool) { delete (Pool*)pool; }
 
-int64_t sekisho_packed_bytes(int format, int64_t n, int64_t k) { return packed_bytes(format, n, k); }
-void sekisho_pack(int format, const uint8_t* raw, int64_t n, int64_t k, uint8_t* out) { pack(format, raw, n, k, out); }
+void sekisho_pack(int64_t format, const uint8_t* raw, int64_t n, int64_t k, int64_t row_bytes, uint8_t* out) {
+    pack(format, raw, n, k, row_bytes, out);
+}
 
 // Runs every op in order; isa "" means the best this processor has. Returns 0, or 1 for an unknown isa.
 int sekisho_run(void* pool, const char* isa, const Op* ops, int64_t num_ops, const Step* step) {

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from kernels.embedding import RawTable
-from kernels.linear.cpu import FORMATS, PackedWeight, pack
+from kernels.linear.cpu import PackedWeight, pack
+from kernels.linear.formats import FORMATS
 from kernels.native.program import Program
 from native_engine.loading.weights import RawTensor, Weights
 from native_engine.quantization.dequantize import as_type, dequantize

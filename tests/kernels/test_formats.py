@@ -9,20 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.linear.formats import OWN_GROUPS, decode, encode
-
-
-def parts(type_name: str, n: int, k: int, scale_type: torch.dtype = torch.float16) -> tuple[np.ndarray, ...]:
-    """Random codes, scales and zero points of a weight [n, k]."""
-    rng = np.random.default_rng(n * k)
-    groups = k // (OWN_GROUPS[type_name] or k)
-    scales = torch.from_numpy(rng.uniform(1e-6, 0.1, (n, groups))).to(scale_type).float().numpy()
-    zeros = rng.integers(0, 17, (n, groups))
-    if type_name.startswith("INT4"):
-        return rng.integers(0, 16, (n, k)).astype(np.uint8), scales, zeros
-    if type_name.startswith("INT8"):
-        return rng.integers(-128, 128, (n, k)).astype(np.int8), scales, zeros
-    values = torch.from_numpy(rng.standard_normal((n, k))).to(torch.float8_e4m3fn)
-    return values.view(torch.uint8).numpy(), scales, zeros
+from tests.kernels.weights import random_parts
 
 
 @settings(max_examples=40, deadline=None)
@@ -34,7 +21,7 @@ def parts(type_name: str, n: int, k: int, scale_type: torch.dtype = torch.float1
 )
 def test_what_is_encoded_is_decoded_exactly(type_name: str, n: int, blocks: int, scale_type: torch.dtype) -> None:
     k = blocks * (OWN_GROUPS[type_name] or 32)
-    codes, scales, zeros = parts(type_name, n, k, scale_type)
+    codes, scales, zeros = random_parts(type_name, n, k, scale_type)
     wide = [np.repeat(each, k // each.shape[1], axis=1).astype(np.float32) for each in (scales, zeros)]
     plain = codes.astype(np.float32)
     if type_name.startswith("INT4"):

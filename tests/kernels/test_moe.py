@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.gated import GatedActivation
-from kernels.linear.cpu import pack
+from kernels.linear.cpu import PackedWeight, pack
 from kernels.moe import Experts, moe
 from kernels.moe.reference import route
 from kernels.native.library import available
 from kernels.native.program import Buffer, Program
 from kernels.testing import assert_close
-from tests.kernels.test_native import FENCE, ISAS, MAX_ROWS, Fenced, described, filled, normal, plain_weight, raw_weight
+from tests.kernels.recording import FENCE, ISAS, MAX_ROWS, Fenced, described, filled, normal
+from tests.kernels.weights import plain_weight, raw_weight
 
 native = pytest.mark.skipif(not available(), reason="the native library was not built: no C++ compiler")
 
@@ -179,3 +180,8 @@ def test_experts_that_do_not_fit_are_refused_with_the_numbers() -> None:
         layer(4, 2).native(x, normal(1, 5))
     with pytest.raises(ValueError, match="no whole tiles of 16"):
         layer(4, 2, 64, 24).native(x, logits)
+    one = layer(4, 2)
+    order = np.arange(64, dtype=np.int32)
+    sorted_columns = replace(one.packed, gate_up=replace(cast(PackedWeight, one.packed.gate_up), order=order))
+    with pytest.raises(ValueError, match="columns are in another order"):
+        replace(one, packed=sorted_columns).native(x, logits)

@@ -7,98 +7,22 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType
-from gguf.quants import dequantize, quantize
 
 from kernels.argmax import argmax
 from kernels.embedding import RawTable, embedding, sampled_rows
 from kernels.gated import GatedActivation, gated
 from kernels.linear import linear
-from kernels.linear.cpu import FORMATS, pack
+from kernels.linear.cpu import pack
+from kernels.linear.formats import FORMATS
 from kernels.native.library import available
-from kernels.native.program import Buffer, Program
+from kernels.native.program import Program
 from kernels.rms_norm import rms_norm
 from kernels.soft_cap import soft_cap
 from kernels.testing import assert_close
 from tests.kernels.recording import FENCE, ISAS, MAX_ROWS, Fenced, described, filled, normal
+from tests.kernels.weights import plain_weight, raw_weight
 
 pytestmark = pytest.mark.skipif(not available(), reason="the native library was not built: no C++ compiler")
-
-
-def raw_weight(type_name: str, n: int, k: int) -> np.ndarray:
-    values = normal(n, k, seed=n * k) * 0.1
-    if type_name == "BF16":
-        return torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint8)
-    if type_name in ("F32", "F16"):
-        return values.astype({"F32": np.float32, "F16": np.float16}[type_name]).view(np.uint8)
-    return quantize(values, GGMLQuantizationType[type_name])
-
-
-def plain_weight(raw: np.ndarray, type_name: str, n: int, k: int) -> torch.Tensor:
-    values = dequantize(raw, GGMLQuantizationType[type_name])
-    return torch.from_numpy(np.ascontiguousarray(values, np.float32).reshape(n, k))
-
-
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("type_name", FORMATS)
-@pytest.mark.parametrize(("rows", "n", "k"), [(1, 16, 32), (3, 7, 96), (8, 33, 64), (13, 100, 576), (40, 48, 160)])
-def test_linear_agrees_with_the_reference(isa: str, type_name: str, rows: int, n: int, k: int) -> None:
-    raw, x = raw_weight(type_name, n, k), normal(rows, k, seed=7)
-    bias, residual = normal(1, n, seed=1)[0], normal(rows, n, seed=2)
-    program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
-    y = linear(filled(program, x), pack(raw, type_name, n, k), torch.from_numpy(bias), filled(program, residual))
-    program.run(described(rows))
-    weight = plain_weight(raw, type_name, n, k)
-    expected = linear(*map(torch.from_numpy, (x,)), weight, torch.from_numpy(bias), torch.from_numpy(residual))
-    # Quantised weights meet activations rounded to int8 in groups of 32; plain ones are float32 throughout.
-    tolerance = 1e-2 if type_name[0] == "Q" else 1e-5
-    assert isinstance(y, Buffer)
-    assert_close(y.array[:rows], expected.numpy(), tolerance)
-
-
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("type_name", FORMATS)
-def test_a_row_of_linear_is_the_same_bits_in_any_batch(isa: str, type_name: str) -> None:
-    x = normal(19, 96, seed=3)
-    weight = pack(raw_weight(type_name, 50, 96), type_name, 50, 96)
-    results = []
-    for rows in (19, 1, 9):
-        program = Program(MAX_ROWS, MAX_ROWS, num_threads=2, isa=isa)
-        y = linear(filled(program, x[:rows]), weight)
-        program.run(described(rows))
-        results.append(y.array[0].copy())
-    assert np.array_equal(results[0], results[1])
-    assert np.array_equal(results[0], results[2])
-
-
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("type_name", FORMATS)
-@pytest.mark.parametrize("rows", [1, 3, 8, 9, 15])
-def test_linear_writes_nowhere_but_into_its_buffers(isa: str, type_name: str, rows: int) -> None:
-    program = Fenced(rows, isa)
-    linear(filled(program, normal(rows, 96)), pack(raw_weight(type_name, 50, 96), type_name, 50, 96))
-    program.run(described(rows))
-    assert all((fence == FENCE).all() for fence in program.fences)
-
-
-@pytest.mark.parametrize("isa", ISAS)
-def test_what_is_not_a_number_comes_through_a_quantised_product(isa: str) -> None:
-    x = normal(3, 64)
-    x[1, 40] = np.nan
-    program = Program(MAX_ROWS, MAX_ROWS, num_threads=1, isa=isa)
-    y = linear(filled(program, x), pack(raw_weight("Q4_1", 16, 64), "Q4_1", 16, 64))
-    program.run(described(3))
-    assert np.isnan(y.array[1]).all()
-    assert np.isfinite(y.array[[0, 2]]).all()
-
-
-def test_a_weight_that_cannot_be_packed_is_refused_with_the_reason() -> None:
-    with pytest.raises(ValueError, match=r"Q5_K .*known: Q4_1, Q4_0"):
-        pack(np.zeros(1, np.uint8), "Q5_K", 1, 256)
-    with pytest.raises(ValueError, match="groups of 32, but the row has 40"):
-        pack(np.zeros(1, np.uint8), "Q4_1", 1, 40)
-    with pytest.raises(ValueError, match="takes 20 bytes, not 19"):
-        pack(np.zeros(19, np.uint8), "Q4_1", 1, 32)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -153,17 +77,17 @@ def test_a_soft_cap_agrees_with_its_reference_and_writes_nowhere_else(isa: str, 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("type_name", FORMATS)
 def test_embedding_and_gather_pick_the_right_rows(isa: str, type_name: str) -> None:
-    scale = 25.3
-    raw = raw_weight(type_name, 30, 64).reshape(30, -1)
+    scale, width = 25.3, max(64, FORMATS[type_name].block)
+    raw = raw_weight(type_name, 30, width).reshape(30, -1)
     program = Program(MAX_ROWS, MAX_ROWS, num_threads=1, isa=isa)
     step = described(3)
     step.token_ids[:3], step.sample_rows[:2], step.struct.num_sampled = [29, 0, 7], [2, 0], 2
-    rows = embedding(RawTable(program, raw, type_name, 64), step, scale)
+    rows = embedding(RawTable(program, raw, type_name, width), step, scale)
     chosen = sampled_rows(rows, step)
     program.run(step)
-    expected = plain_weight(raw, type_name, 30, 64)[[29, 0, 7]].numpy() * np.float32(scale)
-    assert_close(rows.array[:3], expected, 1e-7)
-    assert_close(chosen.array[:2], expected[[2, 0]], 1e-7)
+    expected = plain_weight(raw, type_name, 30, width)[[29, 0, 7]].numpy() * np.float32(scale)
+    assert np.array_equal(rows.array[:3], expected)
+    assert np.array_equal(chosen.array[:2], expected[[2, 0]])
 
 
 @pytest.mark.parametrize("isa", ISAS)
