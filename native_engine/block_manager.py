@@ -3,6 +3,9 @@
 A full block is addressed by a hash chained over the salt of its tenant and every token up to its end, so that equal
 prefixes of one tenant share blocks and no tenant ever meets another's. Tables only grow and only full blocks are
 shared, so nobody writes into a shared block and nothing has to be copied on write.
+
+With a host tier, the content of a free block moves there when the block is lent to somebody else, and comes back into
+the next best block when it is asked for.
 """
 
 from __future__ import annotations
@@ -12,18 +15,26 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 
+from native_engine.host_tier import Copy, HostTier
 from native_engine.request import Sequence
 
 
 class BlockManager:
     """Blocks 0 to num_blocks - 1. One is free when nobody refers to it; it keeps its content until lent again."""
 
-    def __init__(self, num_blocks: int, block_size: int = 16, enable_prefix_caching: bool = True) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int = 16,
+        enable_prefix_caching: bool = True,
+        host_tier: HostTier | None = None,
+    ) -> None:
         if num_blocks < 1 or block_size < 1:
             raise ValueError(f"num_blocks and block_size must be at least 1, got {num_blocks} and {block_size}")
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching
+        self.host_tier = host_tier
         self._references = [0] * num_blocks
         self._hash_of: list[bytes | None] = [None] * num_blocks
         self._block_of: dict[bytes, int] = {}
@@ -54,9 +65,13 @@ class BlockManager:
         hits = self._cached_prefix(sequence)
         if not self._has_room(sequence, hits, reserve, {}):
             return False
+        num_new = self._num_missing(sequence, hits) - hits.count(None)
         for block in hits:
-            self._share(block)
-        sequence.block_table = hits + [self._take() for _ in range(self._num_missing(sequence, hits))]
+            if block is not None:
+                self._share(block)
+        fetched = iter(self._fetch([sequence.block_hashes[place] for place, block in enumerate(hits) if block is None]))
+        sequence.block_table = [next(fetched) if block is None else block for block in hits]
+        sequence.block_table += [self._take() for _ in range(num_new)]
         sequence.num_computed_tokens = len(hits) * self.block_size
         return True
 
@@ -80,8 +95,7 @@ class BlockManager:
         self._extend_hashes(sequence, end)
         for block, digest in zip(sequence.block_table[first:end], sequence.block_hashes[first:end], strict=True):
             if digest not in self._block_of:  # where two computed the same at once, the first copy serves
-                self._block_of[digest] = block
-                self._hash_of[block] = digest
+                self._name(block, digest)
 
     def forget(self, sequence: Sequence) -> None:
         """Hides the sequence's blocks from later requests: what is in them is not to be trusted."""
@@ -98,29 +112,35 @@ class BlockManager:
                     self._free.move_to_end(block, last=False)
         sequence.block_table = []
 
+    def take_copies(self) -> list[Copy]:
+        """Between cache and host tier: to be made, in their order, before the step that was scheduled last."""
+        return self.host_tier.take_copies() if self.host_tier else []
+
     def check_integrity(self, sequences: Iterable[Sequence]) -> list[str]:
         """Every broken invariant, given all sequences that hold blocks; empty when all is well."""
-        return [*self._reference_faults(sequences), *self._hash_faults()]
+        tier = self.host_tier.faults() if self.host_tier else []
+        return [*self._reference_faults(sequences), *self._hash_faults(), *tier]
 
-    def _num_missing(self, sequence: Sequence, hits: list[int]) -> int:
-        return -(-len(sequence.token_ids) // self.block_size) - len(hits)
+    def _num_missing(self, sequence: Sequence, hits: list[int | None]) -> int:
+        return -(-len(sequence.token_ids) // self.block_size) - len(hits) + hits.count(None)
 
-    def _has_room(self, sequence: Sequence, hits: list[int], reserve: int, held: Mapping[int, int]) -> bool:
+    def _has_room(self, sequence: Sequence, hits: list[int | None], reserve: int, held: Mapping[int, int]) -> bool:
         """`held`: references that are about to go. A hit that nobody else refers to has to leave the free ones too."""
-        idle_hits = sum(self._references[block] == held.get(block, 0) for block in hits)
+        idle_hits = sum(block is not None and self._references[block] == held.get(block, 0) for block in hits)
         released = sum(self._references[block] == count for block, count in held.items())
         return self._num_missing(sequence, hits) + idle_hits + reserve <= len(self._free) + released
 
-    def _cached_prefix(self, sequence: Sequence) -> list[int]:
+    def _cached_prefix(self, sequence: Sequence) -> list[int | None]:
+        """Blocks that hold the beginning; None for one that is in the host tier."""
         if not self.enable_prefix_caching:
             return []
         # Never all tokens: the last one must be computed, for its logits.
         end = (len(sequence.token_ids) - 1) // self.block_size
         self._extend_hashes(sequence, end)
-        hits: list[int] = []
+        hits: list[int | None] = []
         for digest in sequence.block_hashes[:end]:
             block = self._block_of.get(digest)
-            if block is None:
+            if block is None and not (self.host_tier and digest in self.host_tier):
                 break
             hits.append(block)
         return hits
@@ -134,8 +154,27 @@ class BlockManager:
             parent = sha256(parent + array("q", tokens[start : start + size]).tobytes()).digest()
             hashes.append(parent)
 
+    def _fetch(self, digests: list[bytes]) -> list[int]:
+        """Blocks that are filled from the host tier before the next step."""
+        blocks: list[int] = []
+        if self.host_tier is None:
+            return blocks
+        # All are taken out first: what leaves the cache to make room must not push out what is to come back.
+        for digest, slot in [(digest, self.host_tier.take_out(digest)) for digest in digests]:
+            blocks.append(self._take())
+            self.host_tier.fetch(slot, blocks[-1])
+            self._name(blocks[-1], digest)
+        return blocks
+
+    def _name(self, block: int, digest: bytes) -> None:
+        self._block_of[digest] = block
+        self._hash_of[block] = digest
+
     def _take(self) -> int:
         block, _ = self._free.popitem(last=False)
+        digest = self._hash_of[block]
+        if self.host_tier and digest is not None:
+            self.host_tier.keep(digest, block)
         self._drop_hash(block)
         self._references[block] = 1
         return block

@@ -28,6 +28,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 512
     gpu_memory_utilization: float = 0.92
     kv_cache_memory: int | None = None
+    kv_offload_memory: int = 0
     block_size: int = BLOCK_SIZE
     enable_prefix_caching: bool = True
     num_speculative_tokens: int = 0
@@ -82,6 +83,10 @@ def _memory_faults(config: EngineConfig) -> Iterator[str]:
         yield _fault("gpu_memory_utilization", share, "above 0 and at most 1")
     if config.kv_cache_memory is not None and config.kv_cache_memory < 1:
         yield _fault("kv_cache_memory", config.kv_cache_memory, "a positive number of bytes, such as 4GiB")
+    if config.kv_offload_memory < 0:
+        yield _fault("kv_offload_memory", config.kv_offload_memory, "a number of bytes, such as 8GiB; 0: none")
+    if config.kv_offload_memory and not config.enable_prefix_caching:
+        yield _fault("kv_offload_memory", config.kv_offload_memory, "0 with --no-enable-prefix-caching, which finds it")
     if config.block_size != BLOCK_SIZE:
         yield _fault("block_size", config.block_size, f"{BLOCK_SIZE}, the only size the kernels are built for")
 

@@ -16,6 +16,7 @@ from native_engine.batch import ScheduledBatch
 from native_engine.block_manager import BlockManager
 from native_engine.config import EngineConfig
 from native_engine.histogram import Histogram
+from native_engine.host_tier import Copy, HostTier
 from native_engine.request import FinishReason, Logprobs, Sequence
 from native_engine.scheduler import Scheduler
 
@@ -38,7 +39,16 @@ class Runner(Protocol):
     def num_blocks(self) -> int: ...
 
     @property
+    def num_host_blocks(self) -> int:
+        """Of the second tier; 0 where there is none."""
+        ...
+
+    @property
     def max_model_len(self) -> int: ...
+
+    def copy(self, copies: list[Copy]) -> None:
+        """Moves blocks between cache and host tier, in this order."""
+        ...
 
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         """The new tokens of each item that `samples`, in order; [-1] where the logits were not numbers."""
@@ -66,6 +76,10 @@ class Stats:
     preemptions_total: int
     kv_blocks_used: int
     kv_blocks_total: int
+    host_blocks_used: int
+    host_blocks_total: int
+    host_blocks_kept: int
+    host_blocks_fetched: int
     kv_block_size: int
     prompt_tokens_total: int
     generation_tokens_total: int
@@ -92,7 +106,8 @@ class Engine:
 
     @classmethod
     def create(cls, runner: Runner, config: EngineConfig) -> Engine:
-        blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching)
+        tier = HostTier(runner.num_host_blocks) if runner.num_host_blocks else None
+        blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching, tier)
         scheduler = Scheduler(
             blocks,
             config.max_num_seqs,
@@ -122,6 +137,8 @@ class Engine:
         """Schedule, run, give out the tokens. A batch that cannot be computed takes down its own sequences only."""
         began = time.perf_counter()
         batch = self.scheduler.schedule()
+        if copies := self.scheduler.blocks.take_copies():
+            self.runner.copy(copies)
         if not batch.items:
             return []
         self.steps += 1
@@ -136,13 +153,17 @@ class Engine:
         return [_output(sequence, num_new_tokens) for sequence, num_new_tokens in advanced]
 
     def stats(self) -> Stats:
-        scheduler = self.scheduler
+        scheduler, tier = self.scheduler, self.scheduler.blocks.host_tier
         return Stats(
             waiting=len(scheduler.waiting),
             running=len(scheduler.running),
             preemptions_total=scheduler.num_preemptions,
             kv_blocks_used=scheduler.blocks.num_used,
             kv_blocks_total=scheduler.blocks.num_blocks,
+            host_blocks_used=tier.num_used if tier else 0,
+            host_blocks_total=tier.num_blocks if tier else 0,
+            host_blocks_kept=tier.num_kept if tier else 0,
+            host_blocks_fetched=tier.num_fetched if tier else 0,
             kv_block_size=scheduler.blocks.block_size,
             prompt_tokens_total=scheduler.prompt_tokens,
             generation_tokens_total=scheduler.generation_tokens,

@@ -16,11 +16,12 @@ from kernels.native.program import Buffer, Program, StepArrays
 from native_engine import models
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.config import EngineConfig
+from native_engine.host_tier import Copy
 from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.weights import Weights
 from native_engine.quantization.weights import NativeLoader, TorchLoader
 from native_engine.sampling.sampler import Sampler
-from native_engine.sizing import max_model_len, num_cache_blocks, num_threads
+from native_engine.sizing import max_model_len, num_cache_blocks, num_host_blocks, num_threads
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,10 @@ class Runner(ABC):
         self.caches = [
             allocate(self.num_blocks, model.num_kv_heads, model.head_dim, dtype) for _ in range(model.num_layers)
         ]
+        self.num_host_blocks = num_host_blocks(config, model, dtype.itemsize)
+        self.host_caches = [
+            allocate(self.num_host_blocks, model.num_kv_heads, model.head_dim, dtype) for _ in range(model.num_layers)
+        ]
         blocks = -(-self.max_model_len // BLOCK_SIZE)
         self.step = StepArrays(config.max_num_batched_tokens, config.max_num_seqs, blocks, config.max_num_logits)
 
@@ -44,6 +49,20 @@ class Runner(ABC):
         fill_step(self.step, batch.items)
         logits, greedy = self.forward()
         return self.sampler.sample(logits, greedy, batch.items)
+
+    def copy(self, copies: list[Copy]) -> None:
+        """Moves blocks between cache and host tier, one after another."""
+        for cache, host in zip(self.caches, self.host_caches, strict=True):
+            for copy in copies:
+                pairs = (
+                    (cache.keys[copy.device], host.keys[copy.host]),
+                    (cache.values[copy.device], host.values[copy.host]),
+                )
+                for device, kept in pairs:
+                    if copy.to_host:
+                        kept.copy_(device)
+                    else:
+                        device.copy_(kept)
 
     @abstractmethod
     def forward(self) -> tuple[torch.Tensor, list[int]]:

@@ -69,6 +69,12 @@ def num_cache_blocks(
     return blocks
 
 
+def num_host_blocks(config: EngineConfig, model: ModelConfig, cache_bytes: int) -> int:
+    """Blocks of the host tier."""
+    per_token = kv_bytes_per_token(model.num_layers, model.num_kv_heads, model.head_dim, cache_bytes)
+    return num_kv_blocks(config.kv_offload_memory, per_token, BLOCK_SIZE)
+
+
 def default_cache_bytes(config: EngineConfig, weight_bytes: int) -> int:
     """Without --kv-cache-memory: the share of the free memory that --gpu-memory-utilization allows, at most 4 GiB."""
     free = psutil.virtual_memory().available

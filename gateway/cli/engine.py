@@ -38,6 +38,9 @@ def engine(
     max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens in one step.")] = 512,
     gpu_memory_utilization: Annotated[float, typer.Option(help="Share of the GPU's memory to use.")] = 0.92,
     kv_cache_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 4GiB.")] = None,
+    kv_offload_memory: Annotated[
+        str, typer.Option(help="Host memory for what the KV cache has no room for any more, such as 8GiB; 0: none.")
+    ] = "0",
     block_size: Annotated[int, typer.Option(help="Tokens in a KV block.")] = 16,
     enable_prefix_caching: Annotated[bool, typer.Option(help="Compute what prompts begin alike with once.")] = True,
     num_speculative_tokens: Annotated[
@@ -59,7 +62,8 @@ def engine(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         gpu_memory_utilization=gpu_memory_utilization,
-        kv_cache_memory=_size(kv_cache_memory),
+        kv_cache_memory=_size("--kv-cache-memory", kv_cache_memory),
+        kv_offload_memory=_size("--kv-offload-memory", kv_offload_memory) or 0,
         block_size=block_size,
         enable_prefix_caching=enable_prefix_caching,
         num_speculative_tokens=num_speculative_tokens,
@@ -107,10 +111,10 @@ def engine_faults() -> Iterator[None]:
         raise CliError(str(fault)) from fault
 
 
-def _size(text: str | None) -> int | None:
+def _size(flag: str, text: str | None) -> int | None:
     from native_engine.config import parse_size
 
     try:
         return None if text is None else parse_size(text)
     except ValueError as fault:
-        raise CliError(f"--kv-cache-memory: {fault}", exit_code=2) from fault
+        raise CliError(f"{flag}: {fault}", exit_code=2) from fault

@@ -6,6 +6,7 @@ from zlib import crc32
 
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
+from native_engine.host_tier import Copy, HostTier
 from native_engine.request import SamplingParams, Sequence
 from native_engine.scheduler import Scheduler
 
@@ -29,11 +30,15 @@ def expected_output(prompt: list[int], num_tokens: int, stop_ids: frozenset[int]
 class FakeRunner:
     """Writes each token into its slot, all items first as the contract says, then reads whole sequences back."""
 
-    def __init__(self, num_blocks: int, max_model_len: int = 4096, block_size: int = 16) -> None:
+    def __init__(
+        self, num_blocks: int, max_model_len: int = 4096, block_size: int = 16, num_host_blocks: int = 0
+    ) -> None:
         self.num_blocks = num_blocks
         self.max_model_len = max_model_len
         self.block_size = block_size
+        self.num_host_blocks = num_host_blocks
         self.cache: list[int | None] = [None] * (num_blocks * block_size)
+        self.host: list[int | None] = [None] * (num_host_blocks * block_size)
         self.batches: list[ScheduledBatch] = []
 
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
@@ -52,6 +57,14 @@ class FakeRunner:
 
     def next_token(self, tokens: list[int]) -> int:
         return next_token(tokens)
+
+    def copy(self, copies: list[Copy]) -> None:
+        for device, host, to_host in copies:
+            here, there = (slice(block * self.block_size, (block + 1) * self.block_size) for block in (device, host))
+            if to_host:
+                self.host[there] = self.cache[here]
+            else:
+                self.cache[here] = self.host[there]
 
     def store(self, batch: ScheduledBatch) -> None:
         self.batches.append(batch)
@@ -96,9 +109,11 @@ def make_scheduler(
     *,
     caching: bool = True,
     num_speculative_tokens: int = 0,
+    num_host_blocks: int = 0,
 ) -> Scheduler:
+    tier = HostTier(num_host_blocks) if num_host_blocks else None
     return Scheduler(
-        BlockManager(num_blocks, 16, caching),
+        BlockManager(num_blocks, 16, caching, tier),
         max_num_seqs,
         max_num_batched_tokens,
         max_model_len,

@@ -44,7 +44,15 @@ def workloads(draw: st.DrawFn) -> tuple[Scheduler, list[Arrival], set[int]]:
     max_num_seqs = draw(st.integers(1, 6))
     budget = draw(st.integers(max_num_seqs, 48))
     max_model_len = num_blocks * 16 + draw(st.integers(-10, 10))
-    scheduler = make_scheduler(num_blocks, max_num_seqs, budget, max_model_len, caching=draw(st.booleans()))
+    caching = draw(st.booleans())
+    scheduler = make_scheduler(
+        num_blocks,
+        max_num_seqs,
+        budget,
+        max_model_len,
+        caching=caching,
+        num_host_blocks=draw(st.integers(0, 6)) if caching else 0,
+    )
     requests = draw(st.lists(arrivals(min(max_model_len, num_blocks * 16) - 1), min_size=2, max_size=8))
     failing_step = draw(st.sampled_from([None, None, 0, 3, 10, 30]))
     return scheduler, requests, set() if failing_step is None else {failing_step}
@@ -57,7 +65,8 @@ class Simulation:
         self.scheduler = scheduler
         self.requests = requests
         self.failing_steps = failing_steps
-        self.runner = FakeRunner(scheduler.blocks.num_blocks)
+        tier = scheduler.blocks.host_tier
+        self.runner = FakeRunner(scheduler.blocks.num_blocks, num_host_blocks=tier.num_blocks if tier else 0)
         self.sequences: dict[int, Sequence] = {}
         self.order: list[str] = []
         self.ended: list[str] = []
@@ -93,6 +102,7 @@ class Simulation:
     def play_engine(self, step: int) -> None:
         was_running = {sequence: sequence.num_yields for sequence in self.scheduler.running}
         batch = self.scheduler.schedule()
+        self.runner.copy(self.scheduler.blocks.take_copies())
         self.check_order(was_running, batch)
         assert bool(batch.items) == self.scheduler.has_work, "there is work, but the step is empty"
         self.check_batch(batch)

@@ -17,6 +17,7 @@ from backends.wire.sse import EventParser
 from native_engine.batch import ScheduledBatch
 from native_engine.block_manager import BlockManager
 from native_engine.engine import Engine, EngineLoop
+from native_engine.host_tier import Copy
 from native_engine.loading.chat_template import ChatTemplate
 from native_engine.loading.tokenizer import Tokenizer, load_tokenizer
 from native_engine.sampling.sampler import Sampler
@@ -37,6 +38,7 @@ class ScriptedRunner:
     """
 
     num_blocks = 64
+    num_host_blocks = 0
     max_model_len = CONTEXT
 
     def __init__(self) -> None:
@@ -46,6 +48,9 @@ class ScriptedRunner:
         self.gated = False
         self.steps = 0
         self.sampler = Sampler(seed=0)
+
+    def copy(self, copies: list[Copy]) -> None:
+        raise AssertionError("there is no host tier")
 
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         if self.gated:
