@@ -43,8 +43,6 @@ def max_model_len(config: EngineConfig, model: ModelConfig) -> int:
 
 def _exact_up_to(model: ModelConfig) -> Iterator[tuple[int, str]]:
     """Lengths up to which a model is what this engine computes, and what it does past them."""
-    for window in sorted({each for each in model.windows if each is not None}):
-        yield window, f"attends through a sliding window of {window} tokens"
     scaling = model.rope_scaling or {}
     if scaling.get("rope_type") == "longrope":
         original = scaling["original_max_position_embeddings"]

@@ -25,6 +25,7 @@ _RENAMED = (
     (re.compile(r"\.w2\.weight$"), ".down_proj.weight"),
     (re.compile(r"\.w3\.weight$"), ".up_proj.weight"),
     (re.compile(r"\.mlp\.router\."), ".mlp.gate."),  # gpt-oss
+    (re.compile(r"\.self_attn\.sinks$"), ".self_attn.sinks.weight"),
 )
 _STACKED = re.compile(r"(.+\.mlp\.experts\.)(gate_up|gate|up|down)_proj(.*)")
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,19 @@ from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.rope import Scaling, rope_of_gguf, stretched_length
 from native_engine.loading.windows import windows_of_gguf
 
-KNOWN_ARCHITECTURES = ("llama", "phi3", "qwen2", "qwen3", "qwen3moe")
+KNOWN_ARCHITECTURES = ("gpt-oss", "llama", "phi3", "qwen2", "qwen3", "qwen3moe")
 SUPPORTED_TENSOR_TYPES = frozenset(
-    ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
+    ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "MXFP4"]
 )
 
 # Control tokens that end a turn in well-known chat formats. A file names one as its end of text; the others end an
 # answer just as well, and a model that emits them would otherwise talk on to the length limit.
 END_OF_TURN_TEXTS = frozenset(
     {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "</s>"}
+    | {"<|return|>", "<|call|>"}
 )
+# What ends a turn elsewhere, but only a message of several here (gpt-oss thinks in the first).
+_GOES_ON = {"gpt-oss": {"<|end|>"}}
 CONTROL_TOKEN = 3
 
 _DAMAGED = (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error)
@@ -101,6 +105,8 @@ class GGUFModel:
             raise ModelError(f"{self.path}: rotary position on a part of each head is not supported.")
         context_length, layers = read.integer("context_length"), read.integer("block_count")
         scaling = self._rope_scaling(read, context_length)
+        if architecture == "gpt-oss" and scaling:  # it does not round YaRN's bounds, and no key says so
+            scaling["truncate"] = False
         return ModelConfig(
             architecture=architecture,
             vocab_size=self._embedding().shape[0],
@@ -118,8 +124,9 @@ class GGUFModel:
             tie_embeddings="output.weight" not in self.tensors,
             qk_norm="blk.0.attn_q_norm.weight" in self.tensors,
             experts=experts_of_gguf(read.optional, read.integer),
+            activation="clamped_silu" if architecture == "gpt-oss" else "silu",
             bos_token_id=self.metadata.get("tokenizer.ggml.bos_token_id"),
-            eos_token_ids=self._eos_token_ids(),
+            eos_token_ids=self._eos_token_ids(END_OF_TURN_TEXTS - _GOES_ON.get(architecture, set())),
             chat_template=self.metadata.get("tokenizer.chat_template"),
             name=self.metadata.get("general.name") or self.path.stem,
         )
@@ -142,14 +149,14 @@ class GGUFModel:
         except (TypeError, ValueError) as fault:
             raise ModelError(f"{self.path}: {fault}.") from fault
 
-    def _eos_token_ids(self) -> frozenset[int]:
+    def _eos_token_ids(self, end_of_turn: AbstractSet[str]) -> frozenset[int]:
         named = {self.metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")}
         texts = self.metadata.get("tokenizer.ggml.tokens") or []
         types = self.metadata.get("tokenizer.ggml.token_type") or []
         known = {
             number
             for number, (text, kind) in enumerate(zip(texts, types, strict=False))
-            if kind == CONTROL_TOKEN and text in END_OF_TURN_TEXTS
+            if kind == CONTROL_TOKEN and text in end_of_turn
         }
         return frozenset(int(each) for each in named | known if each is not None)
 

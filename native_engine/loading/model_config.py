@@ -15,6 +15,7 @@ from native_engine.loading.windows import Windows, windows_of_json
 
 # Hugging Face `model_type` -> our architecture. Mistral is arithmetically a Llama with a sliding window.
 KNOWN_MODEL_TYPES = {
+    "gpt_oss": "gpt-oss",
     "llama": "llama",
     "mistral": "llama",
     "mixtral": "llama",
@@ -147,6 +148,7 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
         tie_embeddings=bool(raw.get("tie_word_embeddings", False)),
         qk_norm=architecture in ("qwen3", "qwen3moe"),
         experts=experts_of_json(raw),
+        activation="clamped_silu" if architecture == "gpt-oss" else "silu",
         bos_token_id=min(token_ids(raw.get("bos_token_id")), default=None),
         eos_token_ids=token_ids(raw.get("eos_token_id")) | token_ids(generation.get("eos_token_id")),
         chat_template=_chat_template(folder),
@@ -159,12 +161,6 @@ def _architecture(folder: Path, raw: Mapping[str, Any]) -> str:
     if model_type not in KNOWN_MODEL_TYPES:
         raise ModelError(
             f"{folder}: model type {model_type!r} is not supported; known: {', '.join(sorted(KNOWN_MODEL_TYPES))}."
-        )
-    quantised = raw.get("quantization_config")
-    if quantised:
-        method = quantised.get("quant_method", "unknown")
-        raise ModelError(
-            f"{folder}: quantised weights of method {method!r} are not supported; use bf16 or a GGUF file."
         )
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if (raw.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0) != 1.0:

@@ -14,8 +14,10 @@ import numpy.typing as npt
 from native_engine.loading.errors import ModelError
 from native_engine.loading.model_config import read_json
 
-# Type name in the file -> bytes of an element.
-SUPPORTED_TYPES = {"F32": 4, "F16": 2, "BF16": 2}
+# Type name in the file -> bytes of an element. Some are whole by themselves, bytes being blocks of something; the rest
+# means nothing without the scales beside it.
+WHOLE_TYPES = {"F32": 4, "F16": 2, "BF16": 2, "U8": 1}
+SUPPORTED_TYPES = WHOLE_TYPES | {"F8_E4M3": 1, "I8": 1, "I32": 4, "I64": 8}
 _MAX_HEADER = 100 * 1024 * 1024
 
 

@@ -14,8 +14,9 @@ from native_engine.loading import safetensors
 from native_engine.loading.errors import ModelError
 from native_engine.loading.experts import one_by_one
 from native_engine.loading.gguf import GGUFModel, GGUFTensor
-from native_engine.loading.model_config import ModelConfig, config_from_folder
+from native_engine.loading.model_config import ModelConfig, config_from_folder, read_json
 from native_engine.loading.raw import RawTensor
+from native_engine.quantization import checkpoints
 
 __all__ = ["RawTensor", "Weights", "open_weights"]
 
@@ -47,6 +48,7 @@ _GGUF_LAYER = {
 }
 _GGUF_LAYER_OF = {
     "phi3": _GGUF_LAYER | {"ffn_up": "mlp.gate_up_proj"},
+    "gpt-oss": _GGUF_LAYER | {"post_attention_norm": "post_attention_layernorm", "attn_sinks": "self_attn.sinks"},
 }
 _GGUF_LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 
@@ -79,9 +81,13 @@ def open_weights(path: str | Path) -> Weights:
 
 
 def _open_folder(path: Path) -> Weights:
-    tensors = safetensors.open_folder(path)
     config = config_from_folder(path)
-    return Weights(path, config, _one_by_one(config, {name: _plain(each) for name, each in tensors.items()}))
+    tensors = safetensors.open_folder(path)
+    readers = {name: _plain(each) for name, each in tensors.items() if each.type_name in safetensors.WHOLE_TYPES}
+    quantised = read_json(path / "config.json").get("quantization_config")
+    if quantised is not None:
+        readers |= checkpoints.readers(path, quantised, tensors)
+    return Weights(path, config, _one_by_one(config, readers))
 
 
 def _open_gguf(path: Path) -> Weights:

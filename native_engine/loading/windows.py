@@ -13,10 +13,10 @@ Windows = tuple[int | None, ...]
 _SLIDING = "sliding_attention"
 _QWEN = ("qwen2", "qwen3")  # whose first layers may have no window
 # Where config.json says nothing of the width.
-_DEFAULT_WIDTHS = {"mistral": 4096, "gemma2": 4096, "gemma3_text": 4096}
-# Gemma's layers have windows but for every second (third: sixth), where nothing else is said.
-_DEFAULT_PATTERNS = {"gemma2": 2, "gemma3_text": 6}
-_GGUF_PATTERNS = {"gemma2": 2, "gemma3": 6}
+_DEFAULT_WIDTHS = {"gpt_oss": 128, "mistral": 4096, "gemma2": 4096, "gemma3_text": 4096}
+# Layers have windows but for every second (Gemma 3's: sixth), where nothing else is said.
+_DEFAULT_PATTERNS = {"gemma2": 2, "gpt_oss": 2, "gemma3_text": 6}
+_GGUF_PATTERNS = {"gemma2": 2, "gpt-oss": 2, "gemma3": 6}
 
 
 def windows_of_json(raw: Mapping[str, Any], num_layers: int) -> Windows:

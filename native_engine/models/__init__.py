@@ -24,7 +24,14 @@ class Family(Protocol):
     def __call__(self, config: ModelConfig, loader: WeightLoader, max_model_len: int) -> Model: ...
 
 
-FAMILIES: dict[str, Family] = {"llama": Llama, "phi3": Llama, "qwen2": Llama, "qwen3": Llama, "qwen3moe": Llama}
+FAMILIES: dict[str, Family] = {
+    "gpt-oss": Llama,
+    "llama": Llama,
+    "phi3": Llama,
+    "qwen2": Llama,
+    "qwen3": Llama,
+    "qwen3moe": Llama,
+}
 
 
 def create(config: ModelConfig, loader: WeightLoader, max_model_len: int) -> Model:

@@ -1,5 +1,5 @@
 """Llama and its like: SmolLM2, Llama 2 and 3, Mistral, Qwen2 (biases on q, k, v), Qwen3 (norms on q and k), Phi-3
-(matrices joined in the file).
+(matrices joined in the file); Mixtral, Qwen3-MoE and gpt-oss (experts; sinks in attention).
 
 Written once: over tensors it computes at once in plain torch, over buffers it records the native program.
 """
@@ -42,13 +42,15 @@ class LlamaLayer:
     """One decoder layer: attention and a gated feed-forward, each with a norm before and the residual around it."""
 
     def __init__(self, config: ModelConfig, loader: WeightLoader, index: int) -> None:
-        self.config = config
+        self.config, self.window = config, config.windows[index]
         prefix = f"model.layers.{index}."
         qkv = _stored(loader, prefix, "self_attn.qkv_proj", [f"self_attn.{part}_proj" for part in "qkv"])
         output = [f"{prefix}self_attn.o_proj"]
         self.attention_norm = loader.vector(f"{prefix}input_layernorm.weight")
         self.qkv, self.qkv_bias = _weight_and_bias(loader, qkv)
         self.head_norms = self._head_norms(loader, prefix) if config.qk_norm else None
+        sinks = f"{prefix}self_attn.sinks.weight"
+        self.sinks = loader.vector(sinks) if loader.has(sinks) else None
         self.output, self.output_bias = _weight_and_bias(loader, output)
         self.mlp_norm = loader.vector(f"{prefix}post_attention_layernorm.weight")
         self.feed_forward = _feed_forward(config, loader, prefix)
@@ -63,7 +65,7 @@ class LlamaLayer:
         h = rms_norm(x, self.attention_norm, config.rms_norm_eps)
         qkv = linear(h, self.qkv, self.qkv_bias)
         qkv = rotary(qkv, tables, cache, step, config.num_heads, self.head_norms)
-        h = attention(qkv, cache, step, config.num_heads, config.head_dim**-0.5)
+        h = attention(qkv, cache, step, config.num_heads, config.attention_scale, self.window, sinks=self.sinks)
         x = linear(h, self.output, self.output_bias, residual=x)
         h = rms_norm(x, self.mlp_norm, config.rms_norm_eps)
         return self.feed_forward.forward(h, residual=x)

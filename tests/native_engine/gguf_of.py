@@ -23,7 +23,7 @@ def write_as_gguf(model: Any, path: Path, architecture: str, extras: dict[str, A
     for name, values in _tensors(model):
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             values = permute(values, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
-        writer.add_tensor(names.get_name(name, (".weight", ".bias")), values)
+        writer.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(values))
     for part in ("short", "long"):
         if f"{part}_factor" in config.rope_parameters:
             factors = np.array(config.rope_parameters[f"{part}_factor"], np.float32)
@@ -39,12 +39,19 @@ def _tensors(model: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Those of the model, the experts' gate and up taken apart."""
     for name, parameter in model.named_parameters():
         values = parameter.detach().numpy()
-        if name.endswith("experts.gate_up_proj"):
-            half = values.shape[1] // 2
-            yield name.replace("gate_up_proj", "gate_proj.weight"), values[:, :half]
-            yield name.replace("gate_up_proj", "up_proj.weight"), values[:, half:]
+        if ".experts." not in name:
+            yield name.replace(".sinks", ".sinks.weight"), values
+            continue
+        name, kind = (name.removesuffix("_bias"), "bias") if name.endswith("bias") else (name, "weight")
+        gpt_oss = model.config.model_type == "gpt_oss"
+        if gpt_oss and kind == "weight":
+            values = values.swapaxes(1, 2)
+        if name.endswith("gate_up_proj"):
+            gate, up = (values[:, 0::2], values[:, 1::2]) if gpt_oss else np.split(values, 2, axis=1)
+            yield name.replace("gate_up", "gate") + f".{kind}", gate
+            yield name.replace("gate_up", "up") + f".{kind}", up
         else:
-            yield name.replace("experts.down_proj", "experts.down_proj.weight"), values
+            yield f"{name}.{kind}", values
 
 
 def permute(weight: np.ndarray, heads: int) -> np.ndarray:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import MixtralConfig, Qwen3MoeConfig
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import GptOssConfig, MixtralConfig, Qwen3MoeConfig
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from native_engine.loading.weights import open_weights
 from native_engine.model_runner import NativeRunner, TorchRunner
@@ -14,7 +19,9 @@ from tests.native_engine.gguf_of import write_as_gguf
 from tests.native_engine.test_models import EXACT, SHAPE, assert_logits_equal, save
 
 QWEN3: dict[str, Any] = {**SHAPE, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+GPT_OSS: dict[str, Any] = {**SHAPE, "sliding_window": 40, "num_local_experts": 5, "num_experts_per_tok": 2}
 CONFIGS = {
+    "gpt-oss": GptOssConfig(**GPT_OSS),
     "qwen3moe": Qwen3MoeConfig(**QWEN3, norm_topk_prob=True),
     "qwen3moe-unnormalised": Qwen3MoeConfig(**QWEN3),
     "qwen3moe-sparse": Qwen3MoeConfig(**QWEN3, decoder_sparse_step=2),
@@ -23,6 +30,18 @@ CONFIGS = {
 }
 # The architecture in llama.cpp, and what its converter writes beside the shape.
 GGUF_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt-oss": (
+        "gpt-oss",
+        {
+            "expert_count": 5,
+            "expert_used_count": 2,
+            "expert_feed_forward_length": 160,
+            "attention.sliding_window": 40,
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 32.0,
+            "rope.scaling.original_context_length": 4096,
+        },
+    ),
     "qwen3moe": ("qwen3moe", {"expert_count": 6, "expert_used_count": 2, "expert_feed_forward_length": 48}),
     "qwen3moe-unnormalised": (
         "qwen3moe",
@@ -51,3 +70,22 @@ def test_experts_in_several_files_are_the_same_model(tmp_path: Path) -> None:
     model = save(CONFIGS["qwen3moe"], tmp_path, max_shard_size="400KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
     assert_logits_equal(TorchRunner(EXACT, open_weights(tmp_path)), model, "in parts", (49,))
+
+
+@pytest.mark.parametrize("runner_class", [NativeRunner, TorchRunner])
+def test_a_folder_in_mxfp4_is_the_model_that_its_blocks_say(runner_class: Any, tmp_path: Path) -> None:
+    model = save(CONFIGS["gpt-oss"], tmp_path)
+    file, settings = tmp_path / "model.safetensors", tmp_path / "config.json"
+    tensors = load_file(file)
+    for name, parameter in model.named_parameters():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            count, k, n = tensors.pop(name).shape
+            blocks = torch.randint(0, 256, (count, n, k // 32, 16), dtype=torch.uint8)
+            scales = torch.randint(118, 124, (count, n, k // 32), dtype=torch.uint8)
+            parameter.data = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+            tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    save_file(tensors, file)
+    quantised = {"quantization_config": {"quant_method": "mxfp4"}}
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | quantised))
+    runner = runner_class(replace(EXACT, quantization="none"), open_weights(tmp_path))
+    assert_logits_equal(runner, model, "mxfp4", (49,))

@@ -98,6 +98,15 @@ def test_an_unknown_architecture_is_named_with_the_known_ones(tmp_path: Path) ->
         GGUFModel.open(path).config()
 
 
+@pytest.mark.parametrize(("architecture", "ends"), [("gpt-oss", {0, 2}), ("llama", {0, 1, 2})])
+def test_a_message_that_gpt_oss_ends_is_not_the_end_of_its_answer(
+    tmp_path: Path, architecture: str, ends: set[int]
+) -> None:
+    tokens = ["<|return|>", "<|end|>", "<|call|>", *tiny_model.vocabulary()[3:]]
+    path = write_gguf(tmp_path / "m.gguf", architecture=architecture, tokenizer__ggml__tokens=tokens)
+    assert GGUFModel.open(path).config().eos_token_ids == ends
+
+
 def test_experts_that_cannot_be_are_refused_with_their_numbers(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", llama__expert_count=8, llama__expert_used_count=9)
     with pytest.raises(ModelError, match="9 of 8 experts"):

@@ -115,7 +115,6 @@ def test_a_safetensors_file_cut_short_is_told_as_such(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"model_type": "gpt_bigcode"}, "'gpt_bigcode' is not supported; known: .*llama, mistral, .*qwen3"),
-        ({"quantization_config": {"quant_method": "awq"}}, "method 'awq'"),
         ({"num_attention_heads": 0}, "num_heads"),
         ({"hidden_size": "wide"}, "ValueError"),
         ({"hidden_act": "gelu"}, "activation 'gelu'"),
