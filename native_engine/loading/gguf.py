@@ -13,16 +13,18 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGUF_MAGIC, GGUFReader, GGUFValueType, ReaderField
 
+from native_engine.loading import gemma
 from native_engine.loading.errors import ModelError
 from native_engine.loading.expert_config import experts_of_gguf
-from native_engine.loading.model_config import ModelConfig
+from native_engine.loading.model_config import Activation, ModelConfig
 from native_engine.loading.rope import Scaling, rope_of_gguf, stretched_length
 from native_engine.loading.windows import windows_of_gguf
 
-KNOWN_ARCHITECTURES = ("gpt-oss", "llama", "phi3", "qwen2", "qwen3", "qwen3moe")
+KNOWN_ARCHITECTURES = ("gemma2", "gemma3", "gpt-oss", "llama", "phi3", "qwen2", "qwen3", "qwen3moe")
 SUPPORTED_TENSOR_TYPES = frozenset(
     ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "MXFP4"]
 )
+_ACTIVATIONS: dict[str, Activation] = {"gemma2": "gelu_tanh", "gemma3": "gelu_tanh", "gpt-oss": "clamped_silu"}
 
 # Control tokens that end a turn in well-known chat formats. A file names one as its end of text; the others end an
 # answer just as well, and a model that emits them would otherwise talk on to the length limit.
@@ -124,11 +126,12 @@ class GGUFModel:
             tie_embeddings="output.weight" not in self.tensors,
             qk_norm="blk.0.attn_q_norm.weight" in self.tensors,
             experts=experts_of_gguf(read.optional, read.integer),
-            activation="clamped_silu" if architecture == "gpt-oss" else "silu",
+            activation=_ACTIVATIONS.get(architecture, "silu"),
             bos_token_id=self.metadata.get("tokenizer.ggml.bos_token_id"),
             eos_token_ids=self._eos_token_ids(END_OF_TURN_TEXTS - _GOES_ON.get(architecture, set())),
             chat_template=self.metadata.get("tokenizer.chat_template"),
             name=self.metadata.get("general.name") or self.path.stem,
+            **(gemma.fields_of_gguf(architecture, read.optional) if architecture in gemma.ARCHITECTURES else {}),
         )
 
     def _architecture(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from native_engine.loading import gemma
 from native_engine.loading.errors import ModelError
 from native_engine.loading.expert_config import ExpertConfig, experts_of_json
 from native_engine.loading.rope import rope_of_json, stretched_length
@@ -23,7 +24,10 @@ KNOWN_MODEL_TYPES = {
     "qwen2": "qwen2",
     "qwen3": "qwen3",
     "qwen3_moe": "qwen3moe",
+    **gemma.MODEL_TYPES,
 }
+Activation = Literal["silu", "gelu_tanh", "clamped_silu"]  # as the kernels name them
+_ACTIVATIONS: dict[str, Activation] = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class ModelConfig:
     attention_scale: float = 0.0
     attention_soft_cap: float | None = None
     final_soft_cap: float | None = None
-    activation: Literal["silu", "gelu_tanh", "clamped_silu"] = "silu"
+    activation: Activation = "silu"
     experts: ExpertConfig | None = None
     embedding_scale: float = 1.0
     norm_offset: float = 0.0
@@ -127,6 +131,9 @@ def config_from_folder(folder: Path) -> ModelConfig:
 
 def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
     architecture = _architecture(folder, raw)
+    if architecture in gemma.ARCHITECTURES:
+        raw = gemma.with_defaults(raw)
+    _refuse_unknown_arithmetic(folder, raw)
     heads = int(raw["num_attention_heads"])
     hidden = int(raw["hidden_size"])
     generation = read_json(folder / "generation_config.json")
@@ -146,13 +153,14 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
         max_position=stretched_length(scaling, int(raw["max_position_embeddings"])),
         windows=windows_of_json(raw, int(raw["num_hidden_layers"])),
         tie_embeddings=bool(raw.get("tie_word_embeddings", False)),
-        qk_norm=architecture in ("qwen3", "qwen3moe"),
+        qk_norm=architecture in ("gemma3", "qwen3", "qwen3moe"),
         experts=experts_of_json(raw),
-        activation="clamped_silu" if architecture == "gpt-oss" else "silu",
+        activation="clamped_silu" if architecture == "gpt-oss" else _ACTIVATIONS[_activation(raw)],
         bos_token_id=min(token_ids(raw.get("bos_token_id")), default=None),
         eos_token_ids=token_ids(raw.get("eos_token_id")) | token_ids(generation.get("eos_token_id")),
         chat_template=_chat_template(folder),
         name=folder.name,
+        **(gemma.fields_of_json(raw) if architecture in gemma.ARCHITECTURES else {}),
     )
 
 
@@ -162,13 +170,22 @@ def _architecture(folder: Path, raw: Mapping[str, Any]) -> str:
         raise ModelError(
             f"{folder}: model type {model_type!r} is not supported; known: {', '.join(sorted(KNOWN_MODEL_TYPES))}."
         )
+    return KNOWN_MODEL_TYPES[model_type]
+
+
+def _activation(raw: Mapping[str, Any]) -> str:
+    return str(raw.get("hidden_activation") or raw.get("hidden_act") or "silu")
+
+
+def _refuse_unknown_arithmetic(folder: Path, raw: Mapping[str, Any]) -> None:
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if (raw.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0) != 1.0:
         raise ModelError(f"{folder}: rotary position on a part of each head is not supported.")
-    activation = raw.get("hidden_act", "silu")
-    if activation != "silu":
-        raise ModelError(f"{folder}: activation {activation!r} is not supported; known: silu.")
-    return KNOWN_MODEL_TYPES[model_type]
+    if _activation(raw) not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise ModelError(f"{folder}: activation {_activation(raw)!r} is not supported; known: {known}.")
+    if raw.get("use_bidirectional_attention"):
+        raise ModelError(f"{folder}: attention to later tokens (use_bidirectional_attention) is not supported.")
 
 
 def _chat_template(folder: Path) -> str | None:

@@ -16,6 +16,11 @@ _TEKKEN = (
     rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*"
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+_GPT4O = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_CONTRACTIONS}?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {
     "llama-v3": _LLAMA_BPE,
     "falcon3": _LLAMA_BPE,
     "qwen2": _QWEN,
+    "dbrx": PreTokenizer(_split_on(_LLAMA3)),  # OpenAI's cl100k, of Phi-4
+    "gpt-4o": PreTokenizer(_split_on(_GPT4O)),  # OpenAI's o200k, of Phi-4-mini and gpt-oss
     "deepseek-r1-qwen": PreTokenizer(_split_on(_QWEN2)),
     "tekken": PreTokenizer(_split_on(_TEKKEN), ignore_merges=True),
 }

@@ -19,7 +19,8 @@ Scaling = dict[str, Any]
 def rope_of_json(raw: Mapping[str, Any]) -> tuple[float, Scaling | None]:
     """Base and scaling, in both spellings: `rope_theta` + `rope_scaling`, and `rope_parameters` holding either
     (transformers 5)."""
-    scaling = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    scaling = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    scaling = dict(scaling.get("full_attention") or scaling)  # Gemma 3 has others for layers with a window
     theta = float(scaling.pop("rope_theta", None) or raw.get("rope_theta") or 10000.0)
     rope_type = scaling.pop("rope_type", None) or scaling.get("type") or "default"
     scaling.pop("type", None)

@@ -16,6 +16,7 @@ from native_engine.loading.experts import one_by_one
 from native_engine.loading.gguf import GGUFModel, GGUFTensor
 from native_engine.loading.model_config import ModelConfig, config_from_folder, read_json
 from native_engine.loading.raw import RawTensor
+from native_engine.loading.shapes import expected_shape
 from native_engine.quantization import checkpoints
 
 __all__ = ["RawTensor", "Weights", "open_weights"]
@@ -46,10 +47,20 @@ _GGUF_LAYER = {
     "ffn_up_exps": "mlp.experts.up_proj",
     "ffn_down_exps": "mlp.experts.down_proj",
 }
+_GEMMA_NORMS = {
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
 _GGUF_LAYER_OF = {
-    "phi3": _GGUF_LAYER | {"ffn_up": "mlp.gate_up_proj"},
+    "phi3": _GGUF_LAYER | {"ffn_up": "mlp.gate_up_proj"},  # gate and up in one
+    "gemma2": _GGUF_LAYER | _GEMMA_NORMS,
+    "gemma3": _GGUF_LAYER | _GEMMA_NORMS,
     "gpt-oss": _GGUF_LAYER | {"post_attention_norm": "post_attention_layernorm", "attn_sinks": "self_attn.sinks"},
 }
+# A model that sees pictures has its language model inside, in either of the layouts that transformers has had.
+_PICTURES = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\.")
+_INSIDE = re.compile(r"^(?:model\.language_model\.|language_model\.model\.)")
 _GGUF_LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 
 
@@ -69,7 +80,13 @@ class Weights:
             raise ModelError(
                 f"{self.path}: tensor {name} is missing; the model is not whole or not of its stated kind."
             )
-        return self._readers[name]()
+        raw, expected = self._readers[name](), expected_shape(self.config, name)
+        if expected not in (None, raw.shape):
+            raise ModelError(
+                f"{self.path}: tensor {name} has the shape {list(raw.shape)}, but the model's description makes it "
+                f"{list(expected or ())}; fetch the model again."
+            )
+        return raw
 
 
 def open_weights(path: str | Path) -> Weights:
@@ -82,12 +99,19 @@ def open_weights(path: str | Path) -> Weights:
 
 def _open_folder(path: Path) -> Weights:
     config = config_from_folder(path)
-    tensors = safetensors.open_folder(path)
+    tensors = _language_model(safetensors.open_folder(path))
     readers = {name: _plain(each) for name, each in tensors.items() if each.type_name in safetensors.WHOLE_TYPES}
     quantised = read_json(path / "config.json").get("quantization_config")
     if quantised is not None:
         readers |= checkpoints.readers(path, quantised, tensors)
     return Weights(path, config, _one_by_one(config, readers))
+
+
+def _language_model(tensors: dict[str, safetensors.SafeTensor]) -> dict[str, safetensors.SafeTensor]:
+    """Under the names that it has when it is saved alone, with its head."""
+    prefix = "model." if "embed_tokens.weight" in tensors else ""
+    kept = {_INSIDE.sub("model.", name): each for name, each in tensors.items() if not _PICTURES.match(name)}
+    return {prefix + name.removeprefix("language_model."): each for name, each in kept.items()}
 
 
 def _open_gguf(path: Path) -> Weights:

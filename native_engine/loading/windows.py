@@ -43,7 +43,7 @@ def _kinds(raw: Mapping[str, Any], model_type: str, num_layers: int) -> list[str
 def windows_of_gguf(architecture: str, optional: Callable[[str], Any], num_layers: int) -> Windows:
     """`optional` reads a key of the architecture. The pattern of windowed layers is llama.cpp's own where the file has
     none: only newer converters write it."""
-    width = int(optional("attention.sliding_window") or 0)
+    width = int(optional("attention.sliding_window") or (4096 if architecture == "gemma2" else 0))
     pattern = optional("attention.sliding_window_pattern") or _GGUF_PATTERNS.get(architecture)
     if not width:
         return (None,) * num_layers

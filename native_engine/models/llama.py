@@ -1,7 +1,8 @@
 """Llama and its like: SmolLM2, Llama 2 and 3, Mistral, Qwen2 (biases on q, k, v), Qwen3 (norms on q and k), Phi-3
 (matrices joined in the file); Mixtral, Qwen3-MoE and gpt-oss (experts; sinks in attention).
 
-Written once: over tensors it computes at once in plain torch, over buffers it records the native program.
+Written once, as every family: over tensors it computes at once in plain torch, over buffers it records the native
+program.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import torch
 from kernels.activation import Activation
 from kernels.attention import attention
 from kernels.attention.cache import LayerCache
-from kernels.embedding import embedding, sampled_rows
 from kernels.gated import gated
 from kernels.linear import PackedWeight, linear
 from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
-from native_engine.layers.rotary import rotary_tables
 from native_engine.loading.model_config import ModelConfig
 from native_engine.models.experts import ExpertFeedForward
 from native_engine.quantization.weights import WeightLoader
@@ -71,28 +70,6 @@ class LlamaLayer:
         return self.feed_forward.forward(h, residual=x)
 
 
-class Llama:
-    """Embedding, layers, norm and head; the head only for the rows to sample."""
-
-    def __init__(self, config: ModelConfig, loader: WeightLoader, max_model_len: int) -> None:
-        self.config = config
-        factors = loader.vector("model.rope_freqs.weight") if loader.has("model.rope_freqs.weight") else None
-        self.tables = rotary_tables(config.head_dim, config.rope_theta, config.rope_scaling, max_model_len, factors)
-        self.embedding = loader.embedding("model.embed_tokens.weight")
-        self.layers = [LlamaLayer(config, loader, index) for index in range(config.num_layers)]
-        self.norm = loader.vector("model.norm.weight")
-        has_head = loader.has("lm_head.weight") and not config.tie_embeddings
-        self.head = loader.linear("lm_head.weight" if has_head else "model.embed_tokens.weight")
-
-    def forward(self, step: StepArrays, caches: list[LayerCache]) -> Activation:
-        """Logits [rows to sample, vocabulary] of one step."""
-        x: Activation = embedding(self.embedding, step)
-        for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer.forward(x, step, self.tables, cache)
-        x = rms_norm(sampled_rows(x, step), self.norm, self.config.rms_norm_eps)
-        return linear(x, self.head)
-
-
 def _feed_forward(config: ModelConfig, loader: WeightLoader, prefix: str) -> GatedFeedForward | ExpertFeedForward:
     """Experts where the layer has them: some layers of such a model may not."""
     if config.experts and loader.has(f"{prefix}mlp.gate.weight"):
@@ -107,5 +84,6 @@ def _stored(loader: WeightLoader, prefix: str, joined: str, parts: list[str]) ->
 
 def _weight_and_bias(loader: WeightLoader, names: list[str]) -> tuple[torch.Tensor | PackedWeight, torch.Tensor | None]:
     """A bias where the file has one: which matrices have them differs from model to model."""
-    bias = loader.vector(*(f"{name}.bias" for name in names)) if loader.has(f"{names[0]}.bias") else None
+    biases = [f"{name}.bias" for name in names]
+    bias = loader.vector(*biases) if any(map(loader.has, biases)) else None
     return loader.linear(*(f"{name}.weight" for name in names)), bias

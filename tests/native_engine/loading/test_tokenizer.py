@@ -38,6 +38,8 @@ def cuts(pre: str, text: str) -> list[str]:
         ("llama-bpe", ["It", "'s", " ", "123", "4", " km", " \n\n", "x"]),
         ("qwen2", ["It", "'s", " ", "1", "2", "3", "4", " km", " \n\n", "x"]),
         ("tekken", ["It", "'s", " ", "1", "2", "3", "4", " km", " \n\n", "x"]),
+        ("dbrx", ["It", "'s", " ", "123", "4", " km", " \n\n", "x"]),
+        ("gpt-4o", ["It's", " ", "123", "4", " km", " \n\n", "x"]),
     ],
 )
 def test_each_pre_tokenizer_cuts_as_its_family_does(pre: str, expected: list[str]) -> None:
