@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,20 @@ import torch
 from torch.nn.functional import normalize
 
 from native_engine.config import EngineConfig
+from native_engine.last_token import LastTokenEncoder
 from native_engine.loading import safetensors
-from native_engine.loading.encoder_config import EncoderConfig, encoder_config
+from native_engine.loading.encoder_config import EncoderConfig, Pooling, decoder_normalizes, encoder_config, is_bert
 from native_engine.loading.errors import ModelError
-from native_engine.loading.weights import RawTensor
+from native_engine.loading.weights import RawTensor, open_weights
 from native_engine.models.bert import Bert
 from native_engine.quantization.dequantize import dequantize
 from native_engine.sizing import ConfigurationError, num_threads
+
+_POOLED: Mapping[Pooling, Callable[[torch.Tensor], torch.Tensor]] = {
+    "mean": lambda states: states.mean(dim=0),
+    "cls": lambda states: states[0],
+    "last": lambda states: states[-1],
+}
 
 
 class Encoder:
@@ -37,13 +45,18 @@ class Encoder:
 
     def _pool(self, tokens: torch.Tensor, lengths: list[int]) -> torch.Tensor:
         each = torch.split(tokens, lengths)
-        mean = self.config.pooling == "mean"
-        pooled = torch.stack([one.mean(dim=0) if mean else one[0] for one in each])
+        pooled = torch.stack([_POOLED[self.config.pooling](one) for one in each])
         return normalize(pooled) if self.normalizes else pooled
 
 
-def load_encoder(config: EngineConfig, folder: Path) -> Encoder:
-    """Raises ModelError for a folder that cannot be read, ConfigurationError for settings that do not fit it."""
+def load_encoder(config: EngineConfig, path: Path) -> Encoder | LastTokenEncoder:
+    """Raises ModelError for a model that cannot be read, ConfigurationError for settings that do not fit it."""
+    if is_bert(path):
+        return _load_bert(config, path)
+    return LastTokenEncoder(config, open_weights(path), normalize=decoder_normalizes(path))
+
+
+def _load_bert(config: EngineConfig, folder: Path) -> Encoder:
     if config.dtype not in ("auto", "float32"):
         raise ConfigurationError(f"--dtype is {config.dtype}; an embedding model is computed in float32")
     model = encoder_config(folder)

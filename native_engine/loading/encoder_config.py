@@ -1,4 +1,5 @@
-"""What the arithmetic needs to know of a sentence encoder: a BERT folder as sentence-transformers lays it out."""
+"""What the arithmetic needs to know of a sentence encoder: a BERT folder as sentence-transformers lays it out, or how
+a decoder's states become a vector."""
 
 from __future__ import annotations
 
@@ -9,14 +10,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from native_engine.loading.errors import ModelError
+from native_engine.loading.gguf import GGUFModel
 from native_engine.loading.model_config import read_json
 
-Pooling = Literal["mean", "cls"]
+Pooling = Literal["mean", "cls", "last"]
 
 ENCODER_TYPES = frozenset({"bert"})
 # What a folder may say of its arithmetic, where it says anything.
 _ONLY: Mapping[str, Any] = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
-_POOLINGS: Mapping[str, Pooling] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+_POOLINGS: Mapping[str, Pooling] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "last",
+}
+_GGUF_POOLINGS = ("none", "mean", "cls", "last", "rank")
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,29 @@ class EncoderConfig:
 
 
 def is_encoder(path: Path) -> bool:
-    """Whether the model makes embeddings; any other one generates text."""
+    """Whether the model makes embeddings; any other one generates text. A decoder makes them where its folder or file
+    says how its tokens' states are pooled."""
+    if path.is_file():
+        return _gguf_pooling(path) != "none"
+    return is_bert(path) or any(kind == "Pooling" for kind, _ in _modules(path))
+
+
+def is_bert(path: Path) -> bool:
     return path.is_dir() and read_json(path / "config.json").get("model_type") in ENCODER_TYPES
+
+
+def decoder_normalizes(path: Path) -> bool:
+    """Whether a decoder's vectors have length 1. Raises ModelError unless a vector is the last token's state."""
+    pooling, normalize = _head(path) if path.is_dir() else (_gguf_pooling(path), True)
+    if pooling != "last":
+        raise ModelError(f"{path}: pooling by {pooling} of a decoder's tokens is not supported; known: last.")
+    return normalize
+
+
+def _gguf_pooling(path: Path) -> str:
+    metadata = GGUFModel.open(path).metadata
+    number = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
+    return _GGUF_POOLINGS[number] if number in range(len(_GGUF_POOLINGS)) else str(number)
 
 
 def encoder_config(folder: Path) -> EncoderConfig:

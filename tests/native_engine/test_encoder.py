@@ -142,5 +142,5 @@ def test_a_text_is_never_cut_or_filled_up(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_kind_is_no_encoder(tmp_path: Path) -> None:
     assert is_encoder(write_encoder(tmp_path / "m"))
-    assert not is_encoder(write_encoder(tmp_path / "l", model_type="llama"))
+    assert not is_encoder(write_encoder(tmp_path / "l", model_type="llama", modules=()))
     assert not is_encoder(tmp_path)
