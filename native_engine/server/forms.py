@@ -10,9 +10,8 @@ from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
 
 from backends.wire.errors import InvalidRequest
 from backends.wire.schema import ChatRequest, CompletionRequest, ResponseFormat
+from native_engine.structured.composing import BLANKS
 
-# Room to print prettily, none to go on with blanks for ever, as small models do.
-BLANKS = r"[ ]?|\n[ ]{0,16}"
 _ANY_OBJECT = {"type": "object"}
 _KINDS = ("json", "json_object", "regex", "choice", "grammar")
 
@@ -24,20 +23,19 @@ class Form(NamedTuple):
     field: str
 
 
-def form_of(request: ChatRequest | CompletionRequest, called: Form | None = None) -> Form | None:
-    """None where any text will do; `called`: the form of a call that is required. Raises InvalidRequest."""
+def form_of(request: ChatRequest | CompletionRequest) -> Form | None:
+    """None where any text will do. Raises InvalidRequest."""
     official = _of_format(request.response_format) if isinstance(request, ChatRequest) else None
     extended = _of_extension(request.structured_outputs) if request.structured_outputs else None
-    if extended and (official or called):
-        other = "response_format" if official else "tool_choice"
-        raise _invalid(f"'structured_outputs' and '{other}' exclude each other.", extended.field)
-    form = official or extended or called
+    if extended and official:
+        raise _invalid("'structured_outputs' and 'response_format' exclude each other.", extended.field)
+    form = official or extended
     if form is not None:
-        _check_free_to_end(request)
+        check_free_to_end(request)
     return form
 
 
-def _check_free_to_end(request: ChatRequest | CompletionRequest) -> None:
+def check_free_to_end(request: ChatRequest | CompletionRequest) -> None:
     """A form ends where it ends."""
     for name in ("min_tokens", "ignore_eos"):
         if getattr(request, name):

@@ -17,16 +17,15 @@ from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.engine import EngineStopped
 from native_engine.request import Constraint, SamplingParams, Sequence
 from native_engine.server import answers, metrics
+from native_engine.server.constraints import constraints
 from native_engine.server.dialects import CHAT, COMPLETION, Dialect
-from native_engine.server.forms import form_of
 from native_engine.server.generation import Generation
 from native_engine.server.http import HttpError, Receive, Scope, Send, header, read_body, send_whole, unavailable
-from native_engine.server.prompts import chat_prompt, compiled, completion_prompts, sampling_params
+from native_engine.server.prompts import chat_prompt, completion_prompts, sampling_params
 from native_engine.server.reading import choices_of, opening_of
 from native_engine.server.refusals import refuse_unsupported_chat, refuse_unsupported_completion
 from native_engine.server.service import BaseService, Service
-from native_engine.server.tools import call_form, check_tools
-from native_engine.text.thoughts import Opening
+from native_engine.server.tools import check_tools
 
 MAX_ANSWERS = 256
 ACCOUNT_PATH = "/internal/requests/"  # and the request's id; the door lists no such path
@@ -122,8 +121,8 @@ async def _answer(
     parameters = [sampling_params(request, len(each), service, dialect.field) for each in prompts]
     request_id = id_of(scope)
     opening = opening_of(service, request, prompts[0])
-    constraints = await _constraints(service, request, answers_each * len(prompts), opening)
-    sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each, constraints))
+    held = await constraints(service, request, answers_each * len(prompts), opening)
+    sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each, held))
     choices = choices_of(service, request, sequences, opening)
     generation = Generation(service.delivery, service.metrics, choices, arrived, answers_each)
     _start(generation, sequences)
@@ -135,17 +134,6 @@ async def _answer(
             await answers.send_stream(send, generation, dialect, head, spelling, include_usage=usage)
         else:
             await answers.send_collected(send, generation, dialect, head, spelling)
-
-
-async def _constraints(
-    service: Service, request: ChatRequest | CompletionRequest, count: int, opening: Opening
-) -> ListLike[Constraint | None]:
-    """What holds each answer to the form that was asked for; a bad form is refused before anything runs."""
-    called = call_form(request) if isinstance(request, ChatRequest) else None
-    form = form_of(request, called)
-    if form is None:
-        return [None] * count
-    return service.grammars.constraints(await compiled(service, form, request, opening), count)
 
 
 def _start(generation: Generation, sequences: list[Sequence]) -> None:
@@ -164,7 +152,7 @@ def _sequences(
     prompts: list[list[int]],
     parameters: list[SamplingParams],
     answers_each: int,
-    constraints: ListLike[Constraint | None],
+    held: ListLike[Constraint | None],
 ) -> Iterable[Sequence]:
     """In the order of the choices. The answers to one prompt share its blocks through the prefix cache."""
     salt = (header(scope, b"x-sekisho-cache-salt") or "").encode("latin-1")
@@ -182,7 +170,7 @@ def _sequences(
             own,
             eos_token_ids=eos,
             cache_salt=salt,
-            constraint=constraints[index],
+            constraint=held[index],
             priority=priority,
         )
 

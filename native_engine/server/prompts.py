@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from llguidance import LLMatcher
 
 from backends.wire.errors import InvalidRequest
 from backends.wire.requests import text_of
@@ -17,13 +16,9 @@ from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.loading.chat_prompt import encode_chat
 from native_engine.loading.chat_template import TemplateRefused
 from native_engine.request import SamplingParams
-from native_engine.server.forms import Form
 from native_engine.server.service import Service
 from native_engine.server.tools import shown_tools
-from native_engine.structured.compiler import GrammarFault
-from native_engine.structured.composing import behind_thought
 from native_engine.text.bad_words import spellings
-from native_engine.text.thoughts import Opening
 
 
 async def chat_prompt(service: Service, request: ChatRequest) -> list[int]:
@@ -48,28 +43,6 @@ async def completion_prompts(service: Service, request: CompletionRequest) -> li
     return found
 
 
-async def compiled(
-    service: Service, form: Form, request: ChatRequest | CompletionRequest, opening: Opening
-) -> LLMatcher:
-    """The form's grammar, behind a thought, and behind what a continued message has said already."""
-    begun, thoughts = "", service.style.thoughts
-    if isinstance(request, ChatRequest) and request.continue_final_message:
-        begun = text_of(request.messages[-1]).strip()  # as the template's end is cut
-        if thoughts is not None:
-            begun = begun.rpartition(thoughts.start)[2].rpartition(thoughts.end)[2].lstrip()
-
-    def work() -> LLMatcher:
-        try:
-            grammar = form.grammar
-            if thoughts is not None and isinstance(request, ChatRequest):
-                grammar = behind_thought(grammar, thoughts, opening, service.grammars.marks)
-            return service.grammars.compile(grammar, begun)
-        except GrammarFault as fault:
-            raise InvalidRequest(f"'{form.field}' cannot be used: {fault}.", form.field, "invalid_value") from fault
-
-    return await asyncio.get_running_loop().run_in_executor(service.long_texts, work)
-
-
 def encode_messages(service: Service, request: ChatRequest) -> list[int]:
     if service.template is None:
         raise InvalidRequest(
@@ -81,11 +54,15 @@ def encode_messages(service: Service, request: ChatRequest) -> list[int]:
         raise InvalidRequest(
             "'continue_final_message' needs a last message of the assistant.", "continue_final_message"
         )
+    short_ids = service.style.calls is not None and service.style.calls.short_ids
     try:
         return encode_chat(
             service.tokenizer,
             service.template,
-            [template_message(message, f"messages[{index}]") for index, message in enumerate(request.messages)],
+            [
+                template_message(message, f"messages[{index}]", short_ids=short_ids)
+                for index, message in enumerate(request.messages)
+            ],
             add_generation_prompt=request.add_generation_prompt is not False,
             continue_final_message=bool(request.continue_final_message),
             variables=request.chat_template_kwargs,
@@ -97,8 +74,11 @@ def encode_messages(service: Service, request: ChatRequest) -> list[int]:
         ) from fault
 
 
-def template_message(message: Message, where: str) -> dict[str, Any]:
-    """As templates know messages: text content, the older name of the developer role, arguments as objects."""
+def template_message(message: Message, where: str, *, short_ids: bool = False) -> dict[str, Any]:
+    """As templates know messages: text content, the older name of the developer role, arguments as objects.
+
+    `short_ids`: of nine letters and digits, which Mistral's templates insist on.
+    """
     made: dict[str, Any] = {
         "role": "system" if message.role == "developer" else message.role,
         "content": text_of(message, where),
@@ -109,6 +89,10 @@ def template_message(message: Message, where: str) -> dict[str, Any]:
             made[name] = value
     if message.tool_calls:
         made["tool_calls"] = [_tool_call(msgspec.to_builtins(call)) for call in message.tool_calls]
+    if short_ids:
+        for named, key in ((made, "tool_call_id"), *((call, "id") for call in made.get("tool_calls", ()))):
+            if named.get(key):
+                named[key] = hashlib.sha256(named[key].encode()).hexdigest()[:9]
     return made
 
 

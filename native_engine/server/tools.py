@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable
 from typing import Any
@@ -12,11 +11,14 @@ import msgspec
 from backends.wire.errors import InvalidRequest
 from backends.wire.schema import ChatRequest, Tool
 from native_engine.loading.chat_template import ChatTemplate
-from native_engine.server.forms import BLANKS, Form
+from native_engine.server.forms import Form, check_free_to_end
+from native_engine.structured import composing
+from native_engine.structured.composing import Callable, Marks, calls_among_text, either
 from native_engine.text.tool_calls import CallPiece
 from native_engine.text.tool_styles import STYLES, taught_style
-from native_engine.text.tool_styles.hermes import END, START
+from native_engine.text.tool_styles.style import ToolStyle
 
+_LENIENT = {"lenient": True}
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -35,8 +37,6 @@ def check_tools(request: ChatRequest, template: ChatTemplate | None) -> None:
     if taught_style(template.source) is None:
         known = ", ".join(style.name for style in STYLES)
         raise _unsupported(f"its chat template teaches none of the styles of calls that are known here ({known})")
-    if may_call(request) and request.response_format is not None and request.response_format.type != "text":
-        raise _invalid("'response_format' cannot be combined with 'tools' by this engine.", "response_format")
     if request.tool_choice not in (None, "none", "auto", "required"):
         _named(request)
 
@@ -48,13 +48,35 @@ def shown_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
     return [_without_nulls(msgspec.to_builtins(tool)) for tool in request.tools or ()]
 
 
-def call_form(request: ChatRequest) -> Form | None:
-    """Where a call is required: what the answer has to be."""
-    if not may_call(request) or request.tool_choice in (None, "auto"):
-        return None
+def called_form(request: ChatRequest, style: ToolStyle, marks: Marks, form: Form | None) -> Form | None:
+    """What an answer with tools has to be: calls where they are required, or else also `form`, or any text."""
+    several = request.parallel_tool_calls is not False
+    if request.tool_choice in (None, "auto"):
+        tools = _callables(request.tools or ())
+        if form is not None and style.at_start:
+            raise _invalid(f"'{form.field}' cannot be told from a call of 'tools' with this model.", form.field)
+        if form is not None:
+            return form._replace(grammar=either(composing.calls(style, tools, marks, several=several), form.grammar))
+        if request.min_tokens or request.ignore_eos:  # which no form is free to follow, and none was asked for
+            return None
+        return Form(calls_among_text(style, tools, marks, several=several), "tools")
+    if form is not None:
+        raise _invalid(f"'tool_choice' asks for a call, and '{form.field}' for something else.", form.field)
+    check_free_to_end(request)
     if request.tool_choice == "required":
-        return Form(_grammar(request.tools or (), several=request.parallel_tool_calls is not False), "tools")
-    return Form(_grammar([_named(request)], several=False), "tools")
+        return Form(composing.calls(style, _callables(request.tools or ()), marks, several=several), "tools")
+    return Form(composing.calls(style, _callables([_named(request)]), marks, several=False), "tools")
+
+
+def _callables(tools: Iterable[Tool]) -> list[Callable]:
+    """A schema that says more than a grammar can is refused of a strict tool, and kept to in part of another."""
+    return [
+        Callable(
+            tool.function.name,
+            (tool.function.parameters or _NO_PARAMETERS) | ({} if tool.function.strict else {"x-guidance": _LENIENT}),
+        )
+        for tool in tools
+    ]
 
 
 def call_delta(piece: CallPiece) -> dict[str, Any]:
@@ -90,24 +112,6 @@ def _named(request: ChatRequest) -> Tool:
                     return tool
             raise _invalid(f"'tool_choice' names the tool '{name[:100]}', which is not in 'tools'.", "tool_choice")
     raise _invalid("'tool_choice' must be none, auto, required, or name a function.", "tool_choice")
-
-
-def _grammar(tools: Iterable[Tool], *, several: bool) -> str:
-    """Each tool's parameters stay the root of their own schema, so that references in them hold."""
-    rules = []
-    tail = _literal(f"}}\n{END}")
-    for index, tool in enumerate(tools):
-        head = f'{START}\n{{"name": {json.dumps(tool.function.name, ensure_ascii=False)}, "arguments": '
-        schema = {**(tool.function.parameters or _NO_PARAMETERS), "x-guidance": {"whitespace_pattern": BLANKS}}
-        rules.append(f"call_{index}: {_literal(head)} arguments_{index} {tail}")
-        rules.append(f"arguments_{index}: %json {json.dumps(schema)}")
-    calls = " | ".join(f"call_{index}" for index in range(len(rules) // 2))
-    start = 'call ("\\n" call)*' if several else "call"
-    return "\n".join([f"start: {start}", f"call: {calls}", *rules])
-
-
-def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _without_nulls(value: Any) -> Any:

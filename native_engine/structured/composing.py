@@ -48,7 +48,9 @@ def calls(style: ToolStyle, tools: Sequence[Callable], marks: Marks, *, several:
 def calls_among_text(style: ToolStyle, tools: Sequence[Callable], marks: Marks, *, several: bool) -> str:
     """Any text; but what begins as a call goes on as one."""
     again = "*" if several and not style.at_start else "?"
-    lead = f"lead: {_literal(style.trigger, marks)}" if style.at_start else _up_to("lead", style.trigger, marks)
+    lead = _up_to("lead", style.trigger, marks)
+    if style.at_start:
+        lead = f"lead[lazy]: {_literal(style.trigger, marks)}"
     # What a model writes behind the last of its calls is free, as long as it is no call.
     return "\n".join(
         [

@@ -62,6 +62,7 @@ class JsonCallReader:
         self._held = ""
         self._unsure = ""  # what came since the trigger, as long as it may be text
         self._next = self._beginning if form.at_start else self._outside
+        self._after_arguments = self._tail
         self._end = ObjectEnd()
         self._scanned = 0  # characters of what is held that `_end` has seen
 
@@ -143,6 +144,7 @@ class JsonCallReader:
 
     def _begin(self, name: str, rest: str) -> Read:
         self._unsure, self._held, self._next, self._end = "", rest, self._arguments, ObjectEnd()
+        self._after_arguments = self._tail
         self.started += 1
         return Read("", [CallPiece(self.started - 1, name, "")])
 
@@ -170,7 +172,7 @@ class JsonCallReader:
         size = self._end.find(self._held)
         piece, self._held = self._held[:size], self._held[size:]
         if self._end.found:
-            self._next, self._end = self._tail, ObjectEnd(depth=1)
+            self._next, self._end = self._after_arguments, ObjectEnd(depth=1)
             self.complete += 1
         return Read("", [CallPiece(self.started - 1, None, piece)])
 
