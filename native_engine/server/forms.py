@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from llguidance import LLMatcher
+import msgspec
+from llguidance import LLMatcher, StructTag
 from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
 
 from backends.wire.errors import InvalidRequest
@@ -13,7 +14,20 @@ from backends.wire.schema import ChatRequest, CompletionRequest, ResponseFormat
 from native_engine.structured.composing import BLANKS
 
 _ANY_OBJECT = {"type": "object"}
-_KINDS = ("json", "json_object", "regex", "choice", "grammar")
+_KINDS = ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
+
+
+class _Structure(msgspec.Struct):
+    begin: str
+    schema: dict[str, Any]
+    end: str
+
+
+class _StructuralTag(msgspec.Struct):
+    """As vLLM has it."""
+
+    structures: Annotated[list[_Structure], msgspec.Meta(min_length=1)]
+    triggers: list[str]
 
 
 class Form(NamedTuple):
@@ -46,6 +60,13 @@ def schema_grammar(schema: Any) -> str:
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides={"whitespace_pattern": BLANKS})
 
 
+def _schema_form(schema: dict[str, Any], field: str) -> Form:
+    try:
+        return Form(schema_grammar(schema), field)
+    except ValueError as fault:  # the library reads no JSON that is nested deeper than it likes
+        raise _invalid(f"'{field}' cannot be used: {fault}.", field) from fault
+
+
 def _of_format(wanted: ResponseFormat | None) -> Form | None:
     if wanted is None or wanted.type == "text":
         return None
@@ -57,7 +78,7 @@ def _of_format(wanted: ResponseFormat | None) -> Form | None:
             "'response_format.json_schema.schema' must be a JSON schema, an object.",
             "response_format.json_schema.schema",
         )
-    return Form(schema_grammar(schema), "response_format.json_schema.schema")
+    return _schema_form(schema, "response_format.json_schema.schema")
 
 
 def _of_extension(wanted: dict[str, Any]) -> Form | None:
@@ -82,7 +103,9 @@ def _grammar(kind: str, value: Any) -> str:
     if kind == "json_object":
         return schema_grammar(_ANY_OBJECT)
     if kind == "json":
-        return schema_grammar(_schema(value, field))
+        return _schema_form(_object(value, field, "a JSON schema"), field).grammar
+    if kind == "structural_tag":
+        return _tags(_object(value, field, "structures and triggers"), field)
     if kind == "choice":
         if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
             raise _invalid(f"'{field}' must be a list of texts, none of them empty.", field)
@@ -92,15 +115,31 @@ def _grammar(kind: str, value: Any) -> str:
     return LLMatcher.grammar_from_regex(value) if kind == "regex" else LLMatcher.grammar_from_lark(_lark(value, field))
 
 
-def _schema(value: Any, field: str) -> dict[str, Any]:
+def _tags(value: dict[str, Any], field: str) -> str:
+    """Free text, in which whatever begins with a trigger keeps to the schema of its structure."""
+    try:
+        wanted = msgspec.convert(value, _StructuralTag)
+    except msgspec.ValidationError as fault:
+        raise _invalid(f"'{field}' must hold 'structures' and 'triggers': {fault}.", field) from fault
+    tags = []
+    for each in wanted.structures:
+        trigger = next((trigger for trigger in wanted.triggers if trigger and each.begin.startswith(trigger)), None)
+        if trigger is None:
+            raise _invalid(f"'{field}': no trigger begins '{each.begin[:100]}'.", field)
+        schema = each.schema | {"x-guidance": {"whitespace_pattern": BLANKS}}
+        tags.append(StructTag(trigger=trigger, begin=each.begin, grammar=schema, end=each.end))
+    return StructTag.to_grammar(tags, assume_special=False)
+
+
+def _object(value: Any, field: str, what: str) -> dict[str, Any]:
     """An object, or its text."""
     try:
-        schema = json.loads(value) if isinstance(value, str) else value
+        found = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError) as fault:
         raise _invalid(f"'{field}' is not valid JSON: {fault}.", field) from fault
-    if not isinstance(schema, dict):
-        raise _invalid(f"'{field}' must be a JSON schema, an object.", field)
-    return schema
+    if not isinstance(found, dict):
+        raise _invalid(f"'{field}' must be {what}, an object.", field)
+    return found
 
 
 def _lark(text: str, field: str) -> str:

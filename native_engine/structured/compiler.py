@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -12,6 +12,9 @@ from native_engine.loading.tokenizer import Tokenizer
 from native_engine.structured.constraint import GrammarConstraint
 from native_engine.text.answer_style import all_mark_ids
 
+MAX_CHARACTERS = 256 * 1024  # as text; what is longer takes a second and more
+MAX_KEPT = 64  # compiled grammars
+_MAX_FAULT = 400  # characters; some quote a whole automaton
 _MASK_THREADS = 2
 
 
@@ -20,11 +23,15 @@ class GrammarFault(ValueError):
 
 
 class Compiler:
-    """`compile` takes milliseconds, the first one about a second more: call it where that holds nobody up."""
+    """`compile` takes milliseconds, the first one about a second more: call it where that holds nobody up.
+
+    The grammars used last are kept compiled, each with its first mask made.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._source = tokenizer
         self.marks = all_mark_ids(tokenizer)
+        self._compiled = lru_cache(MAX_KEPT)(self._compile)
         self._masks = ThreadPoolExecutor(_MASK_THREADS, "grammar")  # no thread is made before the first grammar
 
     @cached_property
@@ -36,11 +43,23 @@ class Compiler:
 
     def compile(self, grammar: str, begun: str = "") -> LLMatcher:
         """Raises GrammarFault. `begun`: the part of the answer that is there already."""
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
-        if matcher.is_error():
-            raise GrammarFault(" ".join(matcher.get_error().split()))
+        if len(grammar) > MAX_CHARACTERS:
+            raise GrammarFault(
+                f"it is {len(grammar)} characters long as a grammar, and {MAX_CHARACTERS} at most can be"
+            )
+        matcher = self._compiled(grammar).deep_copy()
         if begun and not matcher.consume_tokens(self._source.encode(begun, add_special=False)):
             raise GrammarFault("the last message does not begin an answer of this form")
+        return matcher
+
+    def _compile(self, grammar: str) -> LLMatcher:
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            told = " ".join(matcher.get_error().split())
+            raise GrammarFault(told if len(told) <= _MAX_FAULT else told[:_MAX_FAULT] + " ...")
+        mask = matcher.compute_bitmask()
+        if matcher.is_error() or not any(mask):
+            raise GrammarFault(f"nothing can begin an answer of this form ({matcher.stop_reason()})")
         return matcher
 
     def constraints(self, matcher: LLMatcher, count: int) -> Sequence[GrammarConstraint]:

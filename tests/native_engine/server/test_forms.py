@@ -14,6 +14,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 
+TAG = {"structures": [{"begin": "<f=a>", "schema": {"type": "object"}, "end": "</f>"}], "triggers": ["<f="]}
+
 
 def official(schema: Any) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "colour", "strict": True, "schema": schema}}
@@ -69,6 +71,8 @@ async def test_each_of_several_answers_has_its_own_place_in_the_grammar(bench: B
         ({"grammar": 'root ::= "x" [0-9]'}, "x77", "x7"),
         ({"json": json.dumps({"type": "integer", "minimum": 10, "maximum": 99})}, "123", "12"),
         ({"json_object": True}, "{}x", "{}"),
+        ({"structural_tag": TAG}, 'so <f=a>{"x": 1}</f>, well', 'so <f=a>{"x": 1}</f>, well'),
+        ({"structural_tag": json.dumps(TAG)}, "hello", "hello"),
     ],
 )
 async def test_other_forms(bench: Bench, form: dict[str, Any], wanted: str, said: str) -> None:
@@ -97,7 +101,23 @@ async def test_plain_text_is_no_form(bench: Bench) -> None:
         ({"structured_outputs": {"grammar": 'root ::= ("a"'}}, "structured_outputs.grammar", "grammar"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "list"),
         ({"structured_outputs": {"choice": ["a"], "regex": "b"}}, "structured_outputs", "one of"),
-        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag", "not supported"),
+        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag", "not valid JSON"),
+        ({"structured_outputs": {"structural_tag": {}}}, "structured_outputs.structural_tag", "structures"),
+        (
+            {"structured_outputs": {"structural_tag": TAG | {"triggers": ["<g"]}}},
+            "structured_outputs.structural_tag",
+            "no trigger",
+        ),
+        ({"structured_outputs": {"lark": "x"}}, "structured_outputs.lark", "not supported"),
+        ({"structured_outputs": {"json": {"$ref": "#"}}}, "structured_outputs.json", "cannot be used"),
+        (
+            {"structured_outputs": {"json": '{"items": ' * 200 + "{}" + "}" * 200}},
+            "structured_outputs.json",
+            "recursion",
+        ),
+        ({"structured_outputs": {"json": {"enum": []}}}, "structured_outputs.json", "cannot be used"),
+        ({"structured_outputs": {"choice": ["x" * 300_000]}}, "structured_outputs.choice", "characters long"),
+        ({"structured_outputs": {"regex": "(a+)+$b"}}, "structured_outputs.regex", "lookarounds"),
         (
             {"structured_outputs": {"choice": ["a"]}, "response_format": {"type": "json_object"}},
             "structured_outputs.choice",

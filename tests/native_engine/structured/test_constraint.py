@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLMatcher
 
 from native_engine.batch import ScheduledBatch
 from native_engine.block_manager import BlockManager
@@ -23,7 +25,7 @@ from native_engine.request import FinishReason, SamplingParams, Sequence
 from native_engine.sampling.sampler import Sampler
 from native_engine.scheduler import Scheduler
 from native_engine.server.forms import schema_grammar
-from native_engine.structured.compiler import Compiler, GrammarFault
+from native_engine.structured.compiler import MAX_KEPT, Compiler, GrammarFault
 from native_engine.structured.constraint import GrammarConstraint
 from tests.native_engine.fake_runner import FakeRunner
 from tests.native_engine.tiny_model import write_gguf
@@ -209,6 +211,76 @@ def test_an_answer_that_was_begun_is_gone_on_with(compiler: Compiler, begun: str
 def test_what_cannot_be_gone_on_with_is_refused(compiler: Compiler) -> None:
     with pytest.raises(GrammarFault, match="does not begin"):
         compiler.compile(schema_grammar(SCHEMA), "Sure! Here")
+
+
+def test_a_grammar_that_was_used_is_not_compiled_again(compiler: Compiler) -> None:
+    grammar = schema_grammar({"type": "object", "properties": {"only": {"const": "here"}}})
+    first, second = compiler.compile(grammar), compiler.compile(grammar)
+    assert compiler._compiled.cache_info().hits > 0
+    first.consume_token(TOKENIZER.encode("{")[0])
+    assert second.compute_bitmask() == compiler.compile(grammar).compute_bitmask() != first.compute_bitmask()
+
+
+def test_only_so_many_grammars_are_kept() -> None:
+    compiler = Compiler(TOKENIZER)
+    for number in range(MAX_KEPT + 5):
+        compiler.compile(f'start: "{number}"')
+    assert compiler._compiled.cache_info().currsize == MAX_KEPT
+
+
+HOSTILE: dict[str, Any] = {
+    "deep": reduce(lambda inner, _: {"type": "array", "items": inner}, range(60), {"type": "null"}),
+    "recursive": {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}},
+    "long": {"type": "string", "maxLength": 10_000_000},
+    "many": {"enum": [f"value {number}" for number in range(5000)]},
+    "wide": {"anyOf": [{"type": "object", "required": [f"key {number}"]} for number in range(200)]},
+}
+
+
+def followed(grammar: str) -> FinishReason | None:
+    """How an answer in this form ends, beside another; None where the form is refused."""
+    try:
+        sequence = constrained("hostile", grammar, [1, 2], max_tokens=60)
+    except GrammarFault:
+        return None
+    neighbour = constrained("other", schema_grammar(SCHEMA), [1, 2])
+    answers([sequence, neighbour])
+    assert neighbour.finish_reason is FinishReason.STOP
+    return sequence.finish_reason
+
+
+ENDS = (None, FinishReason.STOP, FinishReason.LENGTH, FinishReason.ERROR)
+
+
+@pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_schema_is_refused_or_followed(schema: Any) -> None:
+    assert followed(schema_grammar(schema)) in ENDS
+
+
+@pytest.mark.parametrize(
+    "regex", ["(a|b)*a(a|b){14}", "(a{1,1000}){1,1000}", "(.*a.*b.*c.*d.*){50}", r"(\p{L}|\p{N}){200,4000}", "(a*)*b"]
+)
+def test_a_hostile_regex_is_refused_or_followed(regex: str) -> None:
+    assert followed(LLMatcher.grammar_from_regex(regex)) in ENDS
+
+
+@pytest.mark.parametrize("grammar", ['start: a\na: a a | "x"', "start: a\na: a", 'start: "a" b\nb: b "c"'])
+def test_a_grammar_without_an_end_is_refused_or_followed(grammar: str) -> None:
+    assert followed(grammar) in ENDS
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"$ref": "#"}, "nothing can begin"),
+        ({"enum": []}, "empty"),
+        ({"allOf": [{"pattern": f"(a|b)*a(a|b){{{n}}}"} for n in range(9)]}, "empty"),
+    ],
+)
+def test_what_no_answer_can_fit_is_refused_in_a_few_words(compiler: Compiler, schema: Any, reason: str) -> None:
+    with pytest.raises(GrammarFault, match=reason) as fault:
+        compiler.compile(schema_grammar(schema))
+    assert len(str(fault.value)) < 500
 
 
 @pytest.mark.slow
