@@ -15,7 +15,7 @@ from native_engine.server.forms import Form, form_of
 from native_engine.server.service import Service
 from native_engine.server.tools import called_form, may_call
 from native_engine.structured.compiler import GrammarFault
-from native_engine.structured.composing import behind_thought
+from native_engine.structured.composing import behind_thought, headed
 from native_engine.text.thoughts import Opening
 
 
@@ -33,9 +33,12 @@ async def constraints(
 
 def _with_parts(service: Service, request: ChatRequest, form: Form | None, opening: Opening) -> Form | None:
     style, marks = service.style, service.grammars.marks
+    head = style.calls.text_head if style.calls is not None and not request.continue_final_message else ""
+    if form is not None:
+        form = form._replace(grammar=headed(form.grammar, head, marks))
     asked = form
     if style.calls is not None and may_call(request):
-        form = called_form(request, style.calls, marks, form)
+        form = called_form(request, style.calls, marks, form, head)
     if form is None or style.thoughts is None:
         return form
     if asked is None and opening == "possible" and style.thoughts.start not in marks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from backends.wire.requests import text_of
 from backends.wire.schema import ChatRequest, CompletionRequest
@@ -45,7 +46,11 @@ def opening_of(service: Service, request: ChatRequest | CompletionRequest, promp
 
 def shown_style(service: Service, request: ChatRequest) -> AnswerStyle:
     """Calls are text to whoever brought no tools."""
-    return service.style if may_call(request) else service.style._replace(calls=None)
+    style = service.style
+    if may_call(request) or style.calls is None:
+        return style
+    reader = style.calls.plain_reader
+    return style._replace(calls=None if reader is None else replace(style.calls, reader=reader))
 
 
 def _reader(

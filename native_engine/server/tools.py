@@ -13,7 +13,7 @@ from backends.wire.schema import ChatRequest, Tool
 from native_engine.loading.chat_template import ChatTemplate
 from native_engine.server.forms import Form, check_free_to_end
 from native_engine.structured import composing
-from native_engine.structured.composing import Callable, Marks, calls_among_text, either
+from native_engine.structured.composing import ANY_TEXT, Callable, Marks, calls_among_text, either, headed
 from native_engine.text.tool_calls import CallPiece
 from native_engine.text.tool_styles import STYLES, taught_style
 from native_engine.text.tool_styles.style import ToolStyle
@@ -48,8 +48,13 @@ def shown_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
     return [_without_nulls(msgspec.to_builtins(tool)) for tool in request.tools or ()]
 
 
-def called_form(request: ChatRequest, style: ToolStyle, marks: Marks, form: Form | None) -> Form | None:
-    """What an answer with tools has to be: calls where they are required, or else also `form`, or any text."""
+def called_form(
+    request: ChatRequest, style: ToolStyle, marks: Marks, form: Form | None, text_head: str = ""
+) -> Form | None:
+    """What an answer with tools has to be: calls where they are required, or else also `form`, or any text.
+
+    `text_head`: what any text begins with, where something marks it.
+    """
     several = request.parallel_tool_calls is not False
     if request.tool_choice in (None, "auto"):
         tools = _callables(request.tools or ())
@@ -59,6 +64,9 @@ def called_form(request: ChatRequest, style: ToolStyle, marks: Marks, form: Form
             return form._replace(grammar=either(composing.calls(style, tools, marks, several=several), form.grammar))
         if request.min_tokens or request.ignore_eos:  # which no form is free to follow, and none was asked for
             return None
+        if text_head:
+            text = headed(ANY_TEXT, text_head, marks)
+            return Form(either(composing.calls(style, tools, marks, several=several), text), "tools")
         return Form(calls_among_text(style, tools, marks, several=several), "tools")
     if form is not None:
         raise _invalid(f"'tool_choice' asks for a call, and '{form.field}' for something else.", form.field)

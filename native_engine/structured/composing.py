@@ -16,6 +16,7 @@ from native_engine.text.tool_styles.style import ToolStyle
 # Room to print prettily, none to go on with blanks for ever, as small models do.
 BLANKS = r"[ ]?|\n[ ]{0,16}"
 _TEXT = r"TEXT: /(.|\n)*/"
+ANY_TEXT = f"start: TEXT\n{_TEXT}"
 
 Marks = Mapping[str, int]
 
@@ -31,13 +32,17 @@ def behind_thought(grammar: str, style: ThoughtStyle, opening: Opening, marks: M
     """The answer keeps to `grammar`; the thought before it, if one was begun or comes, is free."""
     if opening == "none":
         return grammar
-    head = _literal(style.head, marks)
     rest = f"thought_rest {_literal(style.bridge, marks)}"
-    start = f"{rest} BREAK? {head} @answer"
+    start = f"{rest} BREAK? @answer"
     if opening == "possible":
-        start = f"({_literal(style.start, marks)} {rest} BREAK?)? {head} @answer"
+        start = f"({_literal(style.start, marks)} {rest} BREAK?)? @answer"
     lark = [f"start: {start}", _up_to("thought_rest", style.end, marks), _TEXT, r"BREAK: /\s{1,4}/"]
     return _named({"thought": "\n".join(lark), "answer": grammar})
+
+
+def headed(grammar: str, head: str, marks: Marks) -> str:
+    """An answer as `grammar` has it, behind the mark of where answers begin."""
+    return _named({"headed": f"start: {_literal(head, marks)} @content", "content": grammar}) if head else grammar
 
 
 def calls(style: ToolStyle, tools: Sequence[Callable], marks: Marks, *, several: bool) -> str:

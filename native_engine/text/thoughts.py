@@ -12,14 +12,13 @@ Opening = Literal["possible", "begun", "none"]
 class ThoughtStyle(NamedTuple):
     """`again`: thoughts may also follow later; otherwise what looks like one inside of the answer is its text.
 
-    `bridge` leads from a thought to what follows it, and `head` stands before an answer in any case.
+    `bridge` leads from a thought to what follows it.
     """
 
     start: str
     end: str
     again: bool = False
     bridge: str = ""
-    head: str = ""
 
 
 # The first whose marks a chat template or a vocabulary has.
@@ -29,7 +28,6 @@ STYLES = (
         "<|end|>",
         again=True,
         bridge="<|start|>assistant",
-        head="<|channel|>final<|message|>",
     ),
     ThoughtStyle("[THINK]", "[/THINK]"),
     ThoughtStyle("<think>", "</think>"),

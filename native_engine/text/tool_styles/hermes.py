@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from native_engine.text.tool_calls import JsonCallReader, JsonForm
@@ -11,7 +12,7 @@ START, END = "<tool_call>", "</tool_call>"
 
 HERMES = ToolStyle(
     name="hermes",
-    taught=(START,),
+    taught=re.compile(START + r'(?:\\n|\s)*\{\\?"'),  # others write other things behind the same mark
     trigger=START,
     head=f'{START}\n{{"name": {{name}}, "arguments": ',
     tail=f"}}\n{END}",

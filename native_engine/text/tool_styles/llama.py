@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 from native_engine.text.tool_calls import JsonCallReader, JsonForm
@@ -11,7 +12,7 @@ _TAG = "<|python_tag|>"
 
 LLAMA = ToolStyle(
     name="llama",
-    taught=(_TAG, '{"name": function name, "parameters"'),
+    taught=re.compile(re.escape(_TAG) + r"|" + re.escape('{"name": function name, "parameters"')),
     trigger='{"name": "',
     head='{"name": {name}, "parameters": ',
     tail="}",

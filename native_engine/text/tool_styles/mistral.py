@@ -31,7 +31,7 @@ class MistralReader(JsonCallReader):
 
 MISTRAL_NAMED = ToolStyle(
     name="mistral",
-    taught=(_ARGS,),
+    taught=re.compile(re.escape(_ARGS)),
     trigger=_START,
     head=f"{_START}{{name}}{_ARGS}",
     tail="",
@@ -42,7 +42,7 @@ MISTRAL_NAMED = ToolStyle(
 )
 MISTRAL_LIST = ToolStyle(
     name="mistral-list",
-    taught=(_START,),
+    taught=re.compile(re.escape(_START)),
     trigger=_START,
     opening=f"{_START}[",
     head='{"name": {name}, "arguments": ',

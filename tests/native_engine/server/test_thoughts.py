@@ -133,7 +133,7 @@ async def test_behind_an_ended_thought_the_form_begins_at_once(bench: Bench) -> 
 async def test_a_call_follows_the_thought(bench: Bench, choice: str) -> None:
     bench.service.template = ChatTemplate(MARKS + TOOL_TEMPLATE)
     bench.say(f"<think>\nI call {CALL[:11]}.\n</think>\n\n{CALL}")
-    answer = await bench.client.chat(tools=[WEATHER], tool_choice=choice, max_tokens=180)
+    answer = await bench.client.chat(tools=[WEATHER], tool_choice=choice)
     assert message(answer)["tool_calls"][0]["function"] == {"name": "weather", "arguments": '{"city": "Paris"}'}
     assert message(answer)["reasoning_content"] == "I call <tool_call>."
 
@@ -167,3 +167,32 @@ async def test_a_raw_prompt_has_text_alone(bench: Bench) -> None:
     bench.say("<think>hm</think>yes")
     answer = await bench.client.post("/v1/completions", {"model": "tiny", "prompt": "x"})
     assert answer.json["choices"][0]["text"] == "<think>hm</think>yes"
+
+
+HARMONY = "{# <|start|>assistant<|channel|>analysis<|message|> <|end|> #}" + TEMPLATE
+FINAL = "<|channel|>final<|message|>"
+
+
+@pytest.mark.parametrize("tools", [{}, {"tools": [WEATHER]}])
+async def test_channels_are_thoughts_and_content(bench: Bench, tools: dict[str, Any]) -> None:
+    bench.service.template = ChatTemplate(HARMONY.replace("{% for", "{% if tools %}{% endif %}{% for", 1))
+    bench.say(f"<|channel|>analysis<|message|>hm<|end|><|start|>assistant{FINAL}hello")
+    answer = await bench.client.chat(stream=True, **tools)
+    assert "".join(answer.deltas) == "hello"
+    assert parts(await bench.client.chat(**tools)) == ("hm", "hello")
+
+
+async def test_a_form_stands_in_the_final_channel(bench: Bench) -> None:
+    bench.service.template = ChatTemplate(HARMONY)
+    bench.say(f'{FINAL}{{"colour": "blue", "is_warm": true}}')
+    answer = await bench.client.chat(response_format=official(SCHEMA))
+    assert parts(answer) == ("", '{"colour": "blue", "is_warm": true}')
+
+
+async def test_a_message_in_the_final_channel_goes_on_in_it(bench: Bench) -> None:
+    bench.service.template = ChatTemplate(HARMONY)
+    bench.say('d"}')
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": '{"x": "re'}]
+    fields: dict[str, Any] = {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
+    form = {"json": {"type": "object", "properties": {"x": {"const": "red"}}, "additionalProperties": False}}
+    assert parts(await bench.client.chat(structured_outputs=form, **fields)) == ("", 'd"}')

@@ -11,7 +11,7 @@ from tests.native_engine.server.conftest import Answer, Bench
 from tests.native_engine.tiny_model import TEMPLATE
 
 TOOL_TEMPLATE = (
-    "{% if tools %}Answer with <tool_call>{...}</tool_call>.{% for tool in tools %}"
+    '{% if tools %}Answer with <tool_call>{"name": ...}</tool_call>.{% for tool in tools %}'
     "{{ tool.function.name }}: {{ tool.function.description }}{% endfor %}{% endif %}" + TEMPLATE
 )
 PARAMETERS = {
@@ -190,7 +190,11 @@ async def test_control_tokens_in_a_tool_are_text(bench: Bench) -> None:
 
 
 STYLED = {
-    "hermes": ("<tool_call>", CALL),
+    "hermes": ('<tool_call>{"name"', CALL),
+    "harmony": (
+        "<|channel|>",
+        '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city": "Paris"}',
+    ),
     "llama": ("<|python_tag|>", '{"name": "weather", "parameters": {"city": "Paris"}}'),
     "mistral": ("[TOOL_CALLS][ARGS]", '[TOOL_CALLS]weather[ARGS]{"city": "Paris"}'),
     "mistral-list": ("[TOOL_CALLS]", '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Paris"}}]'),
@@ -226,7 +230,7 @@ async def test_a_call_once_begun_keeps_to_its_schema(bench: Bench, style: str, s
 @pytest.mark.parametrize("style", STYLED)
 async def test_with_tools_text_is_free(bench: Bench, style: str) -> None:
     taught(bench, style)
-    bench.say('hello {"x": [1], "name"')
+    bench.say(("<|channel|>final<|message|>" if style == "harmony" else "") + 'hello {"x": [1], "name"')
     assert message(await bench.client.chat("hi", tools=[WEATHER]))["content"] == 'hello {"x": [1], "name"'
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from native_engine.text.tool_calls import Read
 from native_engine.text.tool_styles import STYLES, taught_style
+from native_engine.text.tool_styles.harmony import HARMONY
 from tests.native_engine.text.test_tool_calls import joined
 
 Calls = list[tuple[str, str]]
@@ -61,6 +62,22 @@ OUTPUTS: list[tuple[str, str, str, Calls]] = [
     ("mistral", '[TOOL_CALLS]f[CALL_ID]a1B2c3D4e[ARGS]{"x": {}}', "", [("f", '{"x": {}}')]),
     ("mistral", '[TOOL_CALLS]f{"x": 1}', "", [("f", '{"x": 1}')]),
     ("mistral", "[TOOL_CALLS]not a call", "[TOOL_CALLS]not a call", []),
+    (
+        "harmony",
+        "<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant"
+        '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}',
+        "Let me look.",
+        [("get_weather", '{"city": "Paris"}')],
+    ),
+    (
+        "harmony",
+        '<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{"x": "<|en"}\n<|end|>'
+        "<|start|>assistant<|channel|>final<|message|>Done, <b>.<|end|>",
+        "Done, <b>.",
+        [("f", '{"x": "<|en"}')],
+    ),
+    ("harmony", "goes on, <|", "goes on, <|", []),
+    ("harmony", "<|channel|>fin", "", []),
 ]
 
 
@@ -78,9 +95,7 @@ def test_what_models_write_is_read(style: str, output: str, text: str, calls: Ca
 
 @given(
     case=st.sampled_from(OUTPUTS),
-    others=st.lists(
-        st.sampled_from(["{", "}", "[", "]", ";", '"', "[TOOL_CALLS]", "<tool_call>", "x", "\n "]), max_size=4
-    ),
+    others=st.lists(st.sampled_from([*'{}[];"', "[TOOL_CALLS]", "<tool_call>", "<|end|>", "x", "\n "]), max_size=4),
     data=st.data(),
 )
 def test_the_outcome_does_not_depend_on_how_the_output_was_cut(
@@ -93,6 +108,12 @@ def test_the_outcome_does_not_depend_on_how_the_output_was_cut(
     cuts = sorted(data.draw(st.lists(st.integers(0, len(output)), max_size=12)))
     pieces = [output[a:b] for a, b in zip([0, *cuts], [*cuts, len(output)], strict=True)]
     assert read(style, *pieces) == read(style, output) == read(style, *output)
+
+
+def test_without_tools_a_message_to_one_is_text() -> None:
+    reader = HARMONY.plain_reader and HARMONY.plain_reader()
+    assert reader
+    assert reader.push("<|channel|>commentary to=functions.f <|message|>{}<|end|>") == ("{}", [])
 
 
 NAME_FIRST = [each for each in OUTPUTS if each[3] and '{"type"' not in each[1] and '{"arguments"' not in each[1]]
@@ -111,7 +132,10 @@ def test_a_call_that_was_cut_off_is_no_text(style: str, output: str, text: str, 
 @pytest.mark.parametrize(
     ("template", "style"),
     [
-        ("{{ '<tool_call>' }}", "hermes"),
+        (r"<tool_call>\n{\"name\": ", "hermes"),
+        ('<tool_call>\n{"name": ', "hermes"),
+        ("<tool_call>{function-name}\n<arg_key>", None),
+        ("<|start|>assistant<|channel|>analysis<|message|>", "harmony"),
         ("[TOOL_CALLS] {{ x }}", "mistral-list"),
         ("[TOOL_CALLS]{{ name }}[ARGS]", "mistral"),
         ('Respond in the format {"name": function name, "parameters": dictionary', "llama"),
