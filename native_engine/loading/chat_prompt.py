@@ -9,6 +9,9 @@ from typing import Any
 
 from native_engine.loading.chat_template import ChatTemplate, Message
 from native_engine.loading.tokenizer import Tokenizer
+from native_engine.text.answer_style import all_mark_ids
+
+_UNTRUSTED = ("user", "tool")
 
 
 def encode_chat(
@@ -24,16 +27,24 @@ def encode_chat(
     """The template writes BOS itself where it belongs, so none is added here.
 
     A control token's text inside a message gets an invisible seam after its first character. The rendered text is
-    encoded in the pieces between the seams, and no piece holds the control token.
+    encoded in the pieces between the seams, and no piece holds the control token. Of what users and tools wrote, and
+    of the tools, the marks of thoughts and calls are text too; an assistant has written its own.
     """
     seam = f"\ue000{secrets.token_hex(8)}\ue001"  # random, so that no message can hold it
     shield = _Shield(tokenizer.special_texts, seam)
+    strict = _Shield(tokenizer.special_texts | all_mark_ids(tokenizer).keys(), seam)
     text = template.render(
-        [{key: value if key == "role" else shield(value) for key, value in each.items()} for each in messages],
+        [
+            {
+                key: value if key == "role" else (strict if each.get("role") in _UNTRUSTED else shield)(value)
+                for key, value in each.items()
+            }
+            for each in messages
+        ],
         add_generation_prompt=add_generation_prompt,
         continue_final_message=continue_final_message,
         variables=shield(dict(variables or {})),
-        tools=shield(tools),
+        tools=strict(tools),
     )
     return [token for piece in text.split(seam) for token in tokenizer.encode(piece, add_special=False)]
 

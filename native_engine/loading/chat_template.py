@@ -40,9 +40,13 @@ class ChatTemplate:
         self.source = source
         try:
             self._template = _environment().from_string(source)
-            self.knows_tools = "tools" in meta.find_undeclared_variables(_environment().parse(source))
+            self.variables = meta.find_undeclared_variables(_environment().parse(source))
         except jinja2.TemplateSyntaxError as fault:
             raise ModelError(f"the model's chat template is not valid Jinja: line {fault.lineno}: {fault}.") from fault
+
+    @property
+    def knows_tools(self) -> bool:
+        return "tools" in self.variables
 
     def render(
         self,

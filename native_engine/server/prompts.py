@@ -14,11 +14,13 @@ from backends.wire.errors import InvalidRequest
 from backends.wire.requests import text_of
 from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.loading.chat_prompt import encode_chat
-from native_engine.loading.chat_template import TemplateRefused
+from native_engine.loading.chat_template import ChatTemplate, TemplateRefused
 from native_engine.request import SamplingParams
 from native_engine.server.service import Service
 from native_engine.server.tools import shown_tools
 from native_engine.text.bad_words import spellings
+
+_HARMONY_THOUGHTS = "thinking"  # gpt-oss has a name of its own for them
 
 
 async def chat_prompt(service: Service, request: ChatRequest) -> list[int]:
@@ -60,12 +62,14 @@ def encode_messages(service: Service, request: ChatRequest) -> list[int]:
             service.tokenizer,
             service.template,
             [
-                template_message(message, f"messages[{index}]", short_ids=short_ids)
+                template_message(
+                    message, f"messages[{index}]", thoughts=_thoughts_key(service.template), short_ids=short_ids
+                )
                 for index, message in enumerate(request.messages)
             ],
             add_generation_prompt=request.add_generation_prompt is not False,
             continue_final_message=bool(request.continue_final_message),
-            variables=request.chat_template_kwargs,
+            variables=_variables(request, service.template),
             tools=shown_tools(request),
         )
     except TemplateRefused as fault:
@@ -74,17 +78,22 @@ def encode_messages(service: Service, request: ChatRequest) -> list[int]:
         ) from fault
 
 
-def template_message(message: Message, where: str, *, short_ids: bool = False) -> dict[str, Any]:
+def template_message(
+    message: Message, where: str, *, thoughts: str = "reasoning_content", short_ids: bool = False
+) -> dict[str, Any]:
     """As templates know messages: text content, the older name of the developer role, arguments as objects.
 
-    `short_ids`: of nine letters and digits, which Mistral's templates insist on.
+    `thoughts`: the key that they stand under. `short_ids`: of nine letters and digits, which Mistral's templates
+    insist on.
     """
     made: dict[str, Any] = {
         "role": "system" if message.role == "developer" else message.role,
         "content": text_of(message, where),
     }
-    for name in ("name", "tool_call_id", "reasoning_content"):
-        value = getattr(message, name)
+    thought = message.reasoning if message.reasoning_content is None else message.reasoning_content
+    if thoughts == _HARMONY_THOUGHTS and message.tool_calls and made["content"]:
+        thought = None  # the template refuses both beside a call
+    for name, value in (("name", message.name), ("tool_call_id", message.tool_call_id), (thoughts, thought)):
         if value is not None:
             made[name] = value
     if message.tool_calls:
@@ -94,6 +103,28 @@ def template_message(message: Message, where: str, *, short_ids: bool = False) -
             if named.get(key):
                 named[key] = hashlib.sha256(named[key].encode()).hexdigest()[:9]
     return made
+
+
+def _thoughts_key(template: ChatTemplate) -> str:
+    return _HARMONY_THOUGHTS if f"message.{_HARMONY_THOUGHTS}" in template.source else "reasoning_content"
+
+
+def _variables(request: ChatRequest, template: ChatTemplate) -> dict[str, Any]:
+    """What the template is told; an effort of none is no thinking, where it knows only whether to think."""
+    variables, effort = dict(request.chat_template_kwargs or {}), request.reasoning_effort
+    if effort is None:
+        return variables
+    if "reasoning_effort" in template.variables:
+        return {"reasoning_effort": effort, **variables}
+    if "enable_thinking" in template.variables:
+        return {"enable_thinking": effort != "none", **variables}
+    if effort != "none":
+        raise InvalidRequest(
+            "'reasoning_effort' is not supported by this model: its chat template knows no such thing.",
+            "reasoning_effort",
+            "unsupported_parameter",
+        )
+    return variables
 
 
 def sampling_params(

@@ -28,7 +28,6 @@ _CHAT: dict[str, _Harmless] = {
     "modalities": lambda value: set(value) <= {"text"},
     "audio": _falsy,
     "prediction": _falsy,
-    "reasoning_effort": lambda value: value == "none",
     "verbosity": lambda value: value == "medium",
     "web_search_options": lambda value: False,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import NamedTuple
 
 from native_engine.loading.tokenizer import Tokenizer
@@ -49,6 +50,7 @@ def marks(style: AnswerStyle) -> frozenset[str]:
     return frozenset(found)
 
 
+@lru_cache(4)
 def all_mark_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """Of every style that there is, those which this vocabulary has as tokens."""
     every = [AnswerStyle(style, None) for style in thoughts.STYLES]

@@ -117,3 +117,22 @@ def test_no_content_whatever_becomes_a_control_token(
     ids = encode_chat(tokenizer, template, [{"role": "user", "content": content}])
     assert control_tokens(ids) == [1, 2, 1]
     assert tokenizer.decode(ids) == f"user\n{content}\nassistant\n"
+
+
+def marks(tokenizer: Tokenizer, ids: list[int]) -> int:
+    return ids.count(tokenizer.added_ids[tiny_model.USER_DEFINED])
+
+
+@pytest.mark.parametrize(("role", "count"), [("user", 0), ("tool", 0), ("assistant", 1), ("system", 1)])
+def test_marks_of_thoughts_that_users_and_tools_write_are_text(
+    tokenizer: Tokenizer, template: ChatTemplate, role: str, count: int
+) -> None:
+    ids = encode_chat(tokenizer, template, [{"role": role, "content": "a <think> b"}])
+    assert marks(tokenizer, ids) == count
+    assert tokenizer.decode(ids) == f"{role}\na <think> b\nassistant\n"
+
+
+def test_marks_in_tools_are_text(tokenizer: Tokenizer) -> None:
+    template = ChatTemplate("<think>{{ tools[0].description }}")
+    ids = encode_chat(tokenizer, template, [USER], tools=[{"description": "<think>"}])
+    assert marks(tokenizer, ids) == 1

@@ -196,3 +196,36 @@ async def test_a_message_in_the_final_channel_goes_on_in_it(bench: Bench) -> Non
     fields: dict[str, Any] = {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
     form = {"json": {"type": "object", "properties": {"x": {"const": "red"}}, "additionalProperties": False}}
     assert parts(await bench.client.chat(structured_outputs=form, **fields)) == ("", 'd"}')
+
+
+EFFORT = "{{ reasoning_effort }}" + TEMPLATE
+
+
+@pytest.mark.parametrize(
+    ("template", "effort", "status"),
+    [(TEMPLATE, "low", 400), (TEMPLATE, "none", 200), (EFFORT, "low", 200), (MAY_CLOSE, "low", 200)],
+)
+async def test_an_effort_is_for_templates_that_know_of_it(
+    bench: Bench, template: str, effort: str, status: int
+) -> None:
+    bench.service.template = ChatTemplate(template)
+    bench.say("hello")
+    answer = await bench.client.chat(reasoning_effort=effort)
+    assert answer.status == status
+    assert status == 200 or answer.json["error"]["param"] == "reasoning_effort"
+
+
+async def test_no_effort_is_no_thinking(bench: Bench) -> None:
+    bench.service.template = ChatTemplate(MAY_CLOSE)
+    bench.say("<think>hm</think>hello")
+    assert parts(await bench.client.chat(reasoning_effort="none"))[0] == ""
+    assert parts(await bench.client.chat(reasoning_effort="low"))[0] == "hm"
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("key", ["thinking", "reasoning_content"])
+async def test_earlier_thoughts_go_to_the_template_by_the_name_that_it_has(bench: Bench, field: str, key: str) -> None:
+    bench.service.template = ChatTemplate("{% for message in messages %}{{ message." + key + " }}{% endfor %}")
+    said = {"role": "assistant", "content": "yes", field: "hello world"}
+    answer = await bench.client.post("/tokenize", {"messages": [said]})
+    assert bench.service.tokenizer.decode(answer.json["tokens"]) == "hello world"
