@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, Protocol, TypeVar
 
 from native_engine.embedder import Embedder, EmbedderStats
@@ -101,4 +102,9 @@ class Service(BaseService):
 
     @property
     def style(self) -> AnswerStyle:
-        return answer_style(self.template.source if self.template else "", self.tokenizer.added_ids)
+        return _style(self.template.source if self.template else "", self.tokenizer)
+
+
+@lru_cache(4)
+def _style(template: str, tokenizer: Tokenizer) -> AnswerStyle:
+    return answer_style(template, tokenizer.added_ids)
