@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
+
+from kernels.memory import zeroed
 
 BLOCK_SIZE = 16
 CACHE_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -43,5 +44,4 @@ def allocate(num_blocks: int, kv_heads: int, head_dim: int, dtype: torch.dtype) 
 
 
 def _zeros(dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """Zeroes that the system provides on first touch (numpy asks it for them, torch.zeros would write them all)."""
-    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, np.uint8)).view(dtype).view(shape)
+    return torch.from_numpy(zeroed(math.prod(shape) * dtype.itemsize)).view(dtype).view(shape)

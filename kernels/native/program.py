@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernels.memory import zeroed
 from kernels.native.library import Op, Step, library
 
 ROW_TILE = 8  # as ../linear/cpu.h
@@ -104,10 +105,9 @@ class Program:
         return buffer
 
     def _allocate(self, size: int) -> npt.NDArray[np.uint8]:
-        raw = np.zeros(size + 64, np.uint8)
-        self.owned.append(raw)
-        start = -raw.ctypes.data % 64
-        return raw[start : start + size]
+        memory = zeroed(size)
+        self.owned.append(memory)
+        return memory
 
     def record(
         self,
