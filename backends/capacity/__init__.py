@@ -24,16 +24,20 @@ from backends.capacity.throughput import (
     throughput_rows,
     total_tok_s,
 )
+from backends.capacity.weights import WEIGHT_BITS, ModelShape, model_weight_bytes
 
 __all__ = [
     "GIB",
     "KIB",
+    "WEIGHT_BITS",
+    "ModelShape",
     "ThroughputRow",
     "batched_seconds",
     "conversations_held",
     "kv_budget_bytes",
     "kv_bytes_per_token",
     "largest_batch",
+    "model_weight_bytes",
     "num_kv_blocks",
     "per_user_tok_s",
     "sequential_seconds",

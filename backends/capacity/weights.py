@@ -1,0 +1,74 @@
+"""Bytes of a model's weights by format: the parameters of each matrix times the bits that one takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Format -> bits a weight, with the scales of its groups; and bits a row, for a scale that stands once in it.
+WEIGHT_BITS: dict[str, tuple[float, int]] = {
+    "F32": (32, 0),
+    "F16": (16, 0),
+    "BF16": (16, 0),
+    "Q8_0": (8.5, 0),
+    "Q6_K": (6.5625, 0),
+    "Q5_1": (6, 0),
+    "Q5_0": (5.5, 0),
+    "Q5_K": (5.5, 0),
+    "Q4_1": (5, 0),
+    "Q4_0": (4.5, 0),
+    "Q4_K": (4.5, 0),
+    "MXFP4": (4.25, 0),
+    "INT8": (8, 32),
+    "INT8_32": (9, 0),
+    "INT8_64": (8.5, 0),
+    "INT8_128": (8.25, 0),
+    "INT4": (4, 32),
+    "INT4_32": (5, 0),
+    "INT4_64": (4.5, 0),
+    "INT4_128": (4.25, 0),
+    "FP8_E4M3": (8, 32),
+    "FP8_E4M3_128": (8.25, 0),
+}
+
+
+class ModelShape(NamedTuple):
+    """A decoder of gated feed-forwards; with experts in every layer, `intermediate_size` is that of one."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    num_experts: int = 0
+
+
+def matrix_bytes(rows: int, columns: int, weight_format: str) -> float:
+    """Bytes of a matrix [rows, columns] in a format of WEIGHT_BITS."""
+    bits, bits_per_row = WEIGHT_BITS[weight_format]
+    return rows * (columns * bits + bits_per_row) / 8
+
+
+def layer_bytes(shape: ModelShape, weight_format: str) -> float:
+    """Bytes of one layer's matrices: attention, and the feed-forwards of every expert."""
+    hidden, inner, heads = shape.hidden_size, shape.intermediate_size, shape.num_heads
+    qkv = matrix_bytes((heads + 2 * shape.num_kv_heads) * shape.head_dim, hidden, weight_format)
+    output = matrix_bytes(hidden, heads * shape.head_dim, weight_format)
+    feed_forward = matrix_bytes(2 * inner, hidden, weight_format) + matrix_bytes(hidden, inner, weight_format)
+    return qkv + output + max(1, shape.num_experts) * feed_forward
+
+
+def model_weight_bytes(
+    shape: ModelShape, layers: str = "BF16", *, head: str | None = None, embedding: str = "BF16", routers: str = "BF16"
+) -> float:
+    """Bytes of all weights, each kind in its format of WEIGHT_BITS; the head is as the layers unless it is given.
+
+    Norms are float32, biases left out. A head tied to the embedding counts like any other: an engine that packs it for
+    its kernels holds both.
+    """
+    vocabulary, hidden = shape.vocab_size, shape.hidden_size
+    router = matrix_bytes(shape.num_experts, hidden, routers)
+    norms = (2 * shape.num_layers + 1) * hidden * 4
+    ends = matrix_bytes(vocabulary, hidden, head or layers) + matrix_bytes(vocabulary, hidden, embedding)
+    return shape.num_layers * (layer_bytes(shape, layers) + router) + ends + norms
