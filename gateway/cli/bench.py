@@ -9,14 +9,18 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.bench_formats import quantization
 from gateway.cli.console import CliError, note, plain
 
-app = typer.Typer(no_args_is_help=True, help="Measure a server.")
+app = typer.Typer(no_args_is_help=True, help="Measure a server, or what formats cost.")
+
+
+app.command()(quantization)
 
 
 @app.callback()
 def bench() -> None:
-    """Measure a server."""
+    """Measure a server, or what formats cost."""
 
 
 @app.command()
