@@ -12,7 +12,8 @@ EXTRA_LOGITS = 64  # 40 MB of logits in a vocabulary of 152,000
 MAX_SPECULATIVE_TOKENS = 32
 KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
-QUANTIZATIONS = ("auto", "none")
+# auto: as the file is; none: dequantised to dtype; the others: plain weights are quantised while they are loaded.
+QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4", "q8_0", "q4_1", "q4_0")
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)

@@ -31,6 +31,7 @@ class Runner(ABC):
 
     def __init__(self, config: EngineConfig, model: ModelConfig, weight_bytes: int) -> None:
         self.max_model_len = max_model_len(config, model)
+        self.weight_bytes = weight_bytes
         self.sampler = Sampler(config.seed)
         dtype = CACHE_TYPES["float16" if config.kv_cache_dtype == "auto" else config.kv_cache_dtype]
         self.num_blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)
@@ -81,7 +82,6 @@ class NativeRunner(Runner):
         self.logits = cast(Buffer, model.forward(self.step, self.caches))
         self._greedy = argmax(self.logits)
         self.program.owned.append(model)
-        self.weight_bytes = loader.nbytes
 
     def forward(self) -> tuple[torch.Tensor, list[int]]:
         self.program.run(self.step)
@@ -94,9 +94,12 @@ class TorchRunner(Runner):
 
     def __init__(self, config: EngineConfig, weights: Weights) -> None:
         torch.set_num_threads(num_threads(config))
-        self.model = models.create(weights.config, TorchLoader(weights), max_model_len(config, weights.config))
-        self.weight_bytes = 4 * sum(int(np.prod(weights.get(name).shape)) for name in weights.names())
-        super().__init__(config, weights.config, self.weight_bytes)
+        self.model = models.create(
+            weights.config, TorchLoader(weights, config.quantization), max_model_len(config, weights.config)
+        )
+        super().__init__(
+            config, weights.config, 4 * sum(int(np.prod(weights.get(name).shape)) for name in weights.names())
+        )
 
     def forward(self) -> tuple[torch.Tensor, list[int]]:
         with torch.inference_mode():

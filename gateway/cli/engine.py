@@ -47,8 +47,14 @@ def engine(
         int, typer.Option(help="Most tokens guessed ahead, by what followed the same words before; 0: none.")
     ] = 0,
     kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")] = "auto",
-    quantization: Annotated[str, typer.Option(help="auto: as the file is; none: dequantised.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="Of activations: auto, float32, float16 or bfloat16.")] = "auto",
+    quantization: Annotated[
+        str,
+        typer.Option(
+            help="Of weights. auto: as the file is; none: dequantised; "
+            "fp8, int8, int4, q8_0, q4_1, q4_0: plain ones are quantised on load."
+        ),
+    ] = "auto",
+    dtype: Annotated[str, typer.Option(help="Of plain weights: auto, float32, float16 or bfloat16.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Of requests that bring none.")] = None,
     num_threads: Annotated[int | None, typer.Option(help="CPU threads. [default: the engine decides]")] = None,
 ) -> None:

@@ -12,7 +12,7 @@ from kernels.linear.formats import FORMATS
 from kernels.native.library import library
 from kernels.native.program import Buffer, Kind
 
-__all__ = ["FORMATS", "PackedWeight", "linear", "pack", "scratch_bytes"]
+__all__ = ["FORMATS", "JoinedWeight", "PackedWeight", "linear", "pack", "scratch_bytes"]
 
 TILE = 16  # as in formats.h: rows of a weight that are packed together
 ACTIVATION_GROUP_BYTES = 384  # sizeof(Activations) in cpu.h: 32 columns of eight rows
@@ -31,6 +31,21 @@ class PackedWeight:
     @property
     def nbytes(self) -> int:
         return self.data.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedWeight:
+    """Weights of the same input whose outputs lie side by side, each of its own type or order of columns."""
+
+    parts: tuple[PackedWeight, ...]
+
+    @property
+    def n(self) -> int:
+        return sum(part.n for part in self.parts)
+
+    @property
+    def k(self) -> int:
+        return self.parts[0].k
 
 
 def pack(
@@ -66,17 +81,38 @@ def scratch_bytes(weight: PackedWeight) -> int:
     return 0 if FORMATS[weight.type_name].exact_inputs else weight.k // 32 * ACTIVATION_GROUP_BYTES
 
 
-def linear(x: Buffer, weight: PackedWeight, bias: torch.Tensor | None = None, residual: Buffer | None = None) -> Buffer:
-    """Records the product; see cpu.h for the slots."""
-    program, k, n, chosen = x.program, weight.k, weight.n, FORMATS[weight.type_name]
-    if x.width != k:
-        raise ValueError(f"the input has {x.width} columns, the weight {k}")
-    y = program.buffer(n, x.sampled)
-    tile = scratch_bytes(weight)
-    scratch = program.buffer(k, x.sampled, bytes_per_tile=tile) if tile else None
-    offset = None if bias is None else bias.float().numpy()
-    width = residual.width if residual else 0
-    pointers = [x, weight.data, y, offset, residual, scratch, weight.order]
-    integers = [k, n, chosen.number, n, width, 0, 0, chosen.bytes_per_row(k)]
-    program.record(Kind.LINEAR, pointers, integers, sampled=x.sampled)
+def linear(
+    x: Buffer,
+    weight: PackedWeight | JoinedWeight,
+    bias: torch.Tensor | None = None,
+    residual: Buffer | None = None,
+) -> Buffer:
+    """Records the product, or for joined weights that of each part; see cpu.h for the slots."""
+    if x.width != weight.k:
+        raise ValueError(f"the input has {x.width} columns, the weight {weight.k}")
+    y = x.program.buffer(weight.n, x.sampled)
+    offsets = None if bias is None else bias.float().numpy()
+    column = 0
+    for part in weight.parts if isinstance(weight, JoinedWeight) else (weight,):
+        _record(x, part, y, column, offsets, residual)
+        column += part.n
     return y
+
+
+def _record(
+    x: Buffer,
+    weight: PackedWeight,
+    y: Buffer,
+    column: int,
+    bias: npt.NDArray[np.float32] | None,
+    residual: Buffer | None,
+) -> None:
+    """One product, into the columns of y from `column` on."""
+    chosen, tile = FORMATS[weight.type_name], scratch_bytes(weight)
+    scratch = x.program.buffer(weight.k, x.sampled, bytes_per_tile=tile) if tile else None
+    offset = None if bias is None else bias[column : column + weight.n]
+    added = None if residual is None else residual.address + 4 * column
+    width = residual.width if residual else 0
+    pointers = [x, weight.data, y.address + 4 * column, offset, added, scratch, weight.order]
+    integers = [weight.k, weight.n, chosen.number, y.width, width, 0, 0, chosen.bytes_per_row(weight.k)]
+    x.program.record(Kind.LINEAR, pointers, integers, sampled=x.sampled)

@@ -26,8 +26,8 @@ class ExpertFeedForward:
             top_k=config.per_token,
             normalised=config.normalised,
             activation=activation,
-            gate_up=loader.linear(*(f"{name}.weight" for name in gate_up)),
-            down=loader.linear(*(f"{name}.weight" for name in down)),
+            gate_up=loader.experts(*(f"{name}.weight" for name in gate_up)),
+            down=loader.experts(*(f"{name}.weight" for name in down)),
             gate_up_bias=_bias(loader, gate_up),
             down_bias=_bias(loader, down),
         )

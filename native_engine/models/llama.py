@@ -13,13 +13,13 @@ from kernels.activation import Activation
 from kernels.attention import attention
 from kernels.attention.cache import LayerCache
 from kernels.gated import gated
-from kernels.linear import PackedWeight, linear
+from kernels.linear import linear
 from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
 from native_engine.loading.model_config import ModelConfig
 from native_engine.models.experts import ExpertFeedForward
-from native_engine.quantization.weights import WeightLoader
+from native_engine.quantization.weights import Matrix, WeightLoader
 
 
 class GatedFeedForward:
@@ -82,7 +82,7 @@ def _stored(loader: WeightLoader, prefix: str, joined: str, parts: list[str]) ->
     return [prefix + joined] if loader.has(f"{prefix}{joined}.weight") else [prefix + part for part in parts]
 
 
-def _weight_and_bias(loader: WeightLoader, names: list[str]) -> tuple[torch.Tensor | PackedWeight, torch.Tensor | None]:
+def _weight_and_bias(loader: WeightLoader, names: list[str]) -> tuple[Matrix, torch.Tensor | None]:
     """A bias where the file has one: which matrices have them differs from model to model."""
     biases = [f"{name}.bias" for name in names]
     bias = loader.vector(*biases) if any(map(loader.has, biases)) else None
