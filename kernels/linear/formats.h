@@ -188,6 +188,43 @@ struct Q6_K {
     }
 };
 
+// MXFP4 (OCP Microscaling): the exponent of a scale, then codes of E2M1, whose values are halves of small integers.
+struct MXFP4 {
+    static constexpr int STEP = GROUP, BITS = 5, SCALES = 1, ZERO = 12, BYTES = 17;
+    static constexpr bool AFFINE = false;
+    static constexpr uint8_t DOUBLED[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // plus ZERO
+
+    static int code(const uint8_t* raw, int i) { return raw[1 + i % 16] >> i / 16 * 4 & 15; }
+
+    Decoded read(const uint8_t* raw, int64_t step) const {
+        raw += step * BYTES;
+        const uint32_t power = (uint32_t)raw[0] << 23;
+        float d;
+        memcpy(&d, &power, 4);
+        Decoded out{{}, {d * 0.5f, d * 0.5f}, 0.0f};
+        for (int i = 0; i < GROUP; i++) out.codes[i] = DOUBLED[code(raw, i)];
+        return out;
+    }
+
+    void pack(const uint8_t* raw, int64_t step, int column, uint8_t* tile) const {
+        raw += step * BYTES;
+        tile += step * BYTES * TILE;
+        tile[column] = raw[0];
+        uint8_t codes[GROUP];
+        for (int i = 0; i < GROUP; i++) codes[i] = (uint8_t)code(raw, i);
+        Codes<4>::pack(codes, column, tile + TILE);
+    }
+
+    Unpacked unpack(const uint8_t* tile, int64_t step, int first) const {
+        tile += step * BYTES * TILE;
+        Unpacked out;
+        out.d[0] = (f32v)(__builtin_convertvector(lanes_at<u8v>(tile + first), u32v) << 23) * 0.5f;
+        Codes<4>::unpack(tile + TILE, first, out.codes);
+        for (u32v& codes : out.codes) codes = look_up(DOUBLED, codes);
+        return out;
+    }
+};
+
 // Where the word (a float32 scale) and the steps of one of our formats lie: 2^shift steps share a word that stands before
 // them; with WHOLE_ROW all do. `lanes` is 1 in a raw row, 16 in a tile.
 constexpr int WHOLE_ROW = 62;
@@ -317,6 +354,7 @@ inline void with_format(int64_t number, const Body& body) {
         case 18: return body(Grouped<8>{2});
         case 19: return body(E4M3{WHOLE_ROW});
         case 20: return body(E4M3{7});
+        case 21: return body(MXFP4{});
     }
 }
 

@@ -59,6 +59,7 @@ FORMATS = {
     "INT8_128": Format(18, 128, 132),
     "FP8_E4M3": Format(19, 1, 1, 4, exact_inputs=True),
     "FP8_E4M3_128": Format(20, 128, 132, exact_inputs=True),
+    "MXFP4": Format(21, 32, 17),
 }
 OWN_GROUPS = {  # columns that share a scale in our own formats; 0: the whole row
     name: 0 if each.row_bytes else each.block for name, each in FORMATS.items() if name.startswith(("INT", "FP8"))

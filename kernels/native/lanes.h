@@ -48,6 +48,21 @@ inline f32v floats_at(const f16* p) { return to_floats(lanes_at<u16v>(p)); }
 inline f32v floats_at(const bf16* p) { return (f32v)(__builtin_convertvector(lanes_at<u16v>(p), u32v) << 16); }
 inline f32v floats_at(const int8_t* p) { return to_floats(__builtin_convertvector(lanes_at<i8v>(p), i32v)); }
 
+// Each byte of v, 0 to 15, becomes that entry of the table.
+inline u32v look_up(const uint8_t* table, u32v v) {
+#if defined(__AVX512F__)
+    return (u32v)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)table)), (__m512i)v);
+#elif defined(__AVX2__)
+    return (u32v)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)table)), (__m256i)v);
+#else
+    uint8_t bytes[sizeof v];
+    memcpy(bytes, &v, sizeof v);
+    for (uint8_t& byte : bytes) byte = table[byte];
+    memcpy(&v, bytes, sizeof v);
+    return v;
+#endif
+}
+
 #if !defined(__AVX512F__)  // where f32v is f32x16
 inline f32v fma(f32v a, f32v b, f32v c) {
 #if defined(__AVX2__) && defined(__FMA__)
