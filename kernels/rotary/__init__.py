@@ -14,8 +14,9 @@ __all__ = ["HeadNorms", "RotaryTables", "rotary"]
 def rotary(
     qkv: Activation, tables: RotaryTables, cache: LayerCache, step: StepArrays, num_heads: int, norms: HeadNorms | None
 ) -> Activation:
-    """Rotates q and k of qkv [rows, (heads + 2 kv_heads) * head_dim] by position, after normalising each head where
-    `norms` says so, and writes k and v to their slots; returns qkv with q rotated."""
+    """Rotates q and k of qkv [rows, (heads + 2 kv_heads) * head_dim] by position (of each head the first dimensions,
+    twice as many as the tables are wide), after normalising each head where `norms` says so, and writes k and v to
+    their slots; returns qkv with q rotated."""
     if isinstance(qkv, Buffer):
         return cpu.rotary(qkv, tables, cache, num_heads, norms)
     return reference.rotary(qkv, tables, cache, step, num_heads, norms)

@@ -1,4 +1,4 @@
-"""The truth, in float32: pairs (i, i + head_dim / 2) turn by position * frequency (Su et al. 2021)."""
+"""The truth, in float32: pairs (i, i + width) turn by position * frequency (Su et al. 2021)."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def rotary(
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """x [rows, heads, head_dim] with cos and sin [rows, 1, head_dim / 2]."""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    """x [rows, heads, head_dim] with cos and sin [rows, 1, width]; dimensions past 2 * width are kept."""
+    width = cos.shape[-1]
+    a, b, rest = x.tensor_split([width, 2 * width], dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], dim=-1)

@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class RotaryTables:
-    """cos and sin [positions, head_dim / 2], float32."""
+    """cos and sin [positions, width], float32; width is head_dim / 2, or less where only a part of each head turns."""
 
     cos: torch.Tensor
     sin: torch.Tensor

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.gemma2 import modeling_gemma2
 from transformers.models.gpt_oss import modeling_gpt_oss
+from transformers.models.phi3 import modeling_phi3
 
 from kernels.attention import attention
 from kernels.attention.cache import CACHE_TYPES, LayerCache, allocate
@@ -28,7 +29,15 @@ pytestmark = pytest.mark.skipif(not available(), reason="the native library was 
 class Layer:
     """Attention of one layer over sequences of given (computed, new) lengths, natively and by the reference."""
 
-    def __init__(self, lengths: list[tuple[int, int]], heads: int, kv_heads: int, dim: int, cache_type: str) -> None:
+    def __init__(
+        self,
+        lengths: list[tuple[int, int]],
+        heads: int,
+        kv_heads: int,
+        dim: int,
+        cache_type: str,
+        rotary_dim: int | None = None,
+    ) -> None:
         rng = np.random.default_rng(11)
         self.heads, self.kv_heads, self.dim = heads, kv_heads, dim
         self.rows = sum(new for _, new in lengths)
@@ -50,7 +59,7 @@ class Layer:
             self.step.query_starts[index + 1] = row
         self.step.struct.num_rows, self.step.struct.num_sequences = self.rows, len(lengths)
         self.qkv = rng.standard_normal((self.rows, (heads + 2 * kv_heads) * dim)).astype(np.float32)
-        self.tables = rotary_tables(dim, 10000.0, None, 512)
+        self.tables = rotary_tables(rotary_dim or dim, 10000.0, None, 512)
 
     def copy_of_cache(self) -> LayerCache:
         return LayerCache(self.cache.keys.clone(), self.cache.values.clone())
@@ -143,6 +152,31 @@ def test_heads_are_normalised_before_the_rotation_where_the_model_asks(isa: str)
     layer = Layer([(3, 20)], 4, 2, 64, "float32")
     norms = HeadNorms(torch.rand(64) + 0.5, torch.rand(64) + 0.5, 1e-6)
     assert_close(layer.native(isa, norms)[0], layer.reference(norms)[0], 3e-6)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("dim", "rotary_dim"), [(128, 96), (64, 32), (256, 64)])
+def test_a_part_of_each_head_turns_and_the_rest_is_only_stored(isa: str, dim: int, rotary_dim: int) -> None:
+    layer = Layer([(0, 5), (30, 4)], 6, 2, dim, "float32", rotary_dim)
+    (actual, cache), (expected, expected_cache) = layer.native(isa), layer.reference()
+    assert_close(cache.keys.numpy(), expected_cache.keys.numpy(), 1e-6, "keys")
+    assert_close(actual, expected, 3e-6)
+
+
+def test_a_partial_rotation_is_that_of_transformers() -> None:
+    layer = Layer([(40, 9)], 24, 8, 128, "float32", rotary_dim=96)  # as Phi-4-mini
+    rotated = rotary(torch.from_numpy(layer.qkv), layer.tables, layer.cache, layer.step, 24, None)
+    assert isinstance(rotated, torch.Tensor)
+    q, k, _ = torch.from_numpy(layer.qkv).view(9, 40, 128).split([24, 8, 8], dim=1)
+    cos, sin = (torch.cat([table[40:49]] * 2, dim=-1) for table in (layer.tables.cos, layer.tables.sin))
+    expected = torch.cat(modeling_phi3.apply_rotary_pos_emb(q, k, cos, sin), dim=1)
+    assert_close(rotated.view(9, 40, 128)[:, :32].numpy(), expected.numpy(), 1e-6)
+
+
+@pytest.mark.parametrize("rotary_dim", [24, 80, 160])
+def test_a_width_that_is_not_whole_vectors_is_refused(rotary_dim: int) -> None:
+    with pytest.raises(ValueError, match=rf"{rotary_dim} dimensions .* multiple of 32 up to head_dim, 128"):
+        Layer([(0, 1)], 1, 1, 128, "float32", rotary_dim).native("")
 
 
 @pytest.mark.parametrize("isa", ISAS)
