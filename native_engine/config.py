@@ -10,7 +10,7 @@ from dataclasses import dataclass
 BLOCK_SIZE = 16
 EXTRA_LOGITS = 64  # 40 MB of logits in a vocabulary of 152,000
 MAX_SPECULATIVE_TOKENS = 32
-KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16")
+KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 # auto: as the file is; none: dequantised to dtype; the others: plain weights are quantised while they are loaded.
 QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4", "q8_0", "q4_1", "q4_0")

@@ -17,26 +17,30 @@ from native_engine import models
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.config import EngineConfig
 from native_engine.host_tier import Copy
-from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.weights import Weights
+from native_engine.quantization.kv_scales import kv_scales
 from native_engine.quantization.weights import NativeLoader, TorchLoader
 from native_engine.sampling.sampler import Sampler
 from native_engine.sizing import max_model_len, num_cache_blocks, num_host_blocks, num_threads
 
 logger = logging.getLogger(__name__)
 
+CACHE_TYPE_OF = {"auto": "float16", "fp8_e4m3": "fp8"}
+
 
 class Runner(ABC):
     """What the two ways of computing share: a step's arrays in, tokens out."""
 
-    def __init__(self, config: EngineConfig, model: ModelConfig, weight_bytes: int) -> None:
+    def __init__(self, config: EngineConfig, weights: Weights, weight_bytes: int) -> None:
+        model = weights.config
         self.max_model_len = max_model_len(config, model)
         self.weight_bytes = weight_bytes
         self.sampler = Sampler(config.seed)
-        dtype = CACHE_TYPES["float16" if config.kv_cache_dtype == "auto" else config.kv_cache_dtype]
+        dtype = CACHE_TYPES[CACHE_TYPE_OF.get(config.kv_cache_dtype, config.kv_cache_dtype)]
         self.num_blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)
         self.caches = [
-            allocate(self.num_blocks, model.num_kv_heads, model.head_dim, dtype) for _ in range(model.num_layers)
+            allocate(self.num_blocks, model.num_kv_heads, model.head_dim, dtype, *scales)
+            for scales in kv_scales(weights, dtype)
         ]
         self.num_host_blocks = num_host_blocks(config, model, dtype.itemsize)
         self.host_caches = [
@@ -78,7 +82,7 @@ class NativeRunner(Runner):
         self.program = Program(config.max_num_batched_tokens, config.max_num_logits, num_threads(config))
         loader = NativeLoader(weights, self.program, config.quantization, config.dtype)
         model = models.create(weights.config, loader, max_model_len(config, weights.config))
-        super().__init__(config, weights.config, loader.nbytes)
+        super().__init__(config, weights, loader.nbytes)
         self.logits = cast(Buffer, model.forward(self.step, self.caches))
         self._greedy = argmax(self.logits)
         self.program.owned.append(model)
@@ -97,9 +101,7 @@ class TorchRunner(Runner):
         self.model = models.create(
             weights.config, TorchLoader(weights, config.quantization), max_model_len(config, weights.config)
         )
-        super().__init__(
-            config, weights.config, 4 * sum(int(np.prod(weights.get(name).shape)) for name in weights.names())
-        )
+        super().__init__(config, weights, 4 * sum(int(np.prod(weights.get(name).shape)) for name in weights.names()))
 
     def forward(self) -> tuple[torch.Tensor, list[int]]:
         with torch.inference_mode():

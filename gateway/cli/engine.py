@@ -46,7 +46,7 @@ def engine(
     num_speculative_tokens: Annotated[
         int, typer.Option(help="Most tokens guessed ahead, by what followed the same words before; 0: none.")
     ] = 0,
-    kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32, float16 or bfloat16.")] = "auto",
+    kv_cache_dtype: Annotated[str, typer.Option(help="auto (float16), float32, float16, bfloat16 or fp8.")] = "auto",
     quantization: Annotated[
         str,
         typer.Option(

@@ -10,16 +10,24 @@ import torch
 from kernels.memory import zeroed
 
 BLOCK_SIZE = 16
-CACHE_TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+CACHE_TYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "fp8": torch.float8_e4m3fn,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
     """keys [blocks, kv_heads, head_dim, 16]: one vector holds one dimension of a whole block, so that scores need no
-    horizontal sums; values [blocks, kv_heads, 16, head_dim]."""
+    horizontal sums; values [blocks, kv_heads, 16, head_dim]. A key is what is stored times `k_scale`, a value likewise;
+    scales other than 1 are for FP8, which holds nothing above 448 and little below 2^-6."""
 
     keys: torch.Tensor
     values: torch.Tensor
+    k_scale: float = 1.0
+    v_scale: float = 1.0
 
     @property
     def kv_heads(self) -> int:
@@ -35,11 +43,15 @@ class LayerCache:
         return list(CACHE_TYPES.values()).index(self.keys.dtype)
 
 
-def allocate(num_blocks: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> LayerCache:
+def allocate(
+    num_blocks: int, kv_heads: int, head_dim: int, dtype: torch.dtype, k_scale: float = 1.0, v_scale: float = 1.0
+) -> LayerCache:
     """A zeroed cache of `num_blocks` blocks of 16 tokens; memory is taken page by page, as blocks are first used."""
     return LayerCache(
         _zeros(dtype, num_blocks, kv_heads, head_dim, BLOCK_SIZE),
         _zeros(dtype, num_blocks, kv_heads, BLOCK_SIZE, head_dim),
+        k_scale,
+        v_scale,
     )
 
 

@@ -7,13 +7,15 @@
 // A sink is a logit of its head that takes part in the softmax and adds no value: a token seen before all others.
 // Slots: p0 qkv [rows, (heads + 2 * kv_heads) * head_dim], p2 y [rows, heads * head_dim], p3 key cache, p4 value cache,
 //        p5 sinks [heads] or null;
-//        i0 heads, i1 kv_heads, i2 head_dim, i3 cache type, i4 window; f0 scale, f1 soft cap or 0.
+//        i0 heads, i1 kv_heads, i2 head_dim, i3 cache type, i4 window; f0 scale (of scores and stored keys), f1 soft cap or 0,
+//        f2 scale of stored values.
 #pragma once
 #include <algorithm>
 #include <cmath>
 #include <vector>
 #include "../native/ops.h"
 #include "../native/simd.h"
+#include "cache.h"
 
 namespace {
 
@@ -109,7 +111,7 @@ void attend(const Op& op, const Step& step, const QueryTile& tile) {
     }
     for (int r = 0; r < ROWS; r++) {
         float* y = (float*)op.p[2] + (first_row + r / tile.heads) * heads * dim + (head + r % tile.heads) * dim;
-        const float share = 1.0f / sum(total[r]);
+        const float share = op.f[2] / sum(total[r]);
         for (int64_t d = 0; d < dim; d += 16) store(y + d, load(out + r * dim + d) * share);
     }
 }
@@ -150,9 +152,7 @@ void attention(const Op& op, const Step& step, Pool& pool) {
     pool.parallel((int)((all.size() + per_chunk - 1) / per_chunk), [&](int chunk) {
         int64_t last = std::min<int64_t>(all.size(), (chunk + 1) * per_chunk);
         for (int64_t i = chunk * per_chunk; i < last; i++) {
-            if (op.i[3] == 0) attend_tile<float>(op, step, all[i]);
-            else if (op.i[3] == 1) attend_tile<f16>(op, step, all[i]);
-            else attend_tile<bf16>(op, step, all[i]);
+            with_cache_type(op.i[3], [&](auto element) { attend_tile<decltype(element)>(op, step, all[i]); });
         }
     });
 }

@@ -28,5 +28,5 @@ def attention(
     sink_logits = None if sinks is None else sinks.float().contiguous().numpy()
     pointers = [qkv, None, y, cache.keys.data_ptr(), cache.values.data_ptr(), sink_logits]
     integers = [num_heads, cache.kv_heads, cache.head_dim, cache.type_number, NO_WINDOW if window is None else window]
-    qkv.program.record(Kind.ATTENTION, pointers, integers, (scale, soft_cap or 0.0))
+    qkv.program.record(Kind.ATTENTION, pointers, integers, (scale * cache.k_scale, soft_cap or 0.0, cache.v_scale))
     return y

@@ -44,7 +44,7 @@ def gather(cache: LayerCache, block_table: torch.Tensor, first: int, last: int) 
     keys = cache.keys[blocks].permute(0, 3, 1, 2).flatten(0, 1)
     values = cache.values[blocks].permute(0, 2, 1, 3).flatten(0, 1)
     wanted = slice(first - start * BLOCK_SIZE, last - start * BLOCK_SIZE)
-    return keys[wanted].float(), values[wanted].float()
+    return keys[wanted].float() * cache.k_scale, values[wanted].float() * cache.v_scale
 
 
 def _unseen(positions: torch.Tensor, tokens: torch.Tensor, window: int | None) -> torch.Tensor:

@@ -16,7 +16,7 @@ class Op(ctypes.Structure):
         ("sampled", ctypes.c_int32),
         ("p", ctypes.c_void_p * 8),
         ("i", ctypes.c_int64 * 8),
-        ("f", ctypes.c_float * 2),
+        ("f", ctypes.c_float * 4),
     ]
 
 

@@ -11,7 +11,7 @@ struct Op {
     int32_t sampled;  // 1: works on the rows to sample, 0: on every row of the step
     void* p[8];
     int64_t i[8];
-    float f[2];
+    float f[4];
 };
 
 // What changes from step to step. The arrays belong to the model runner and never move.

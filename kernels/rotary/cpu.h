@@ -3,8 +3,10 @@
 // x is the fused projection [rows, (heads + 2 * kv_heads) * head_dim]: q is rotated in place, k and v leave for the cache.
 // Keys lie [block, kv_head, head_dim, 16 tokens] so that one vector holds one dimension of a whole block; values [block, kv_head, 16 tokens, head_dim].
 // Slots: p0 x, p1 cos [positions, width], p2 sin, p3 key cache, p4 value cache, p5 q norm or null, p6 k norm or null;
-//        i0 heads, i1 kv_heads, i2 head_dim, i3 cache type, i4 width of the tables; f0 eps of the norms.
+//        i0 heads, i1 kv_heads, i2 head_dim, i3 cache type, i4 width of the tables;
+//        f0 eps of the norms, f1 and f2 what k and v are multiplied by on their way into the cache.
 #pragma once
+#include "../attention/cache.h"
 #include "../native/ops.h"
 #include "../native/simd.h"
 #include "../rms_norm/cpu.h"
@@ -35,8 +37,8 @@ void rotary_row(const Op& op, const Step& step, int64_t row) {
         const float *k = x + (heads + h) * dim, *v = x + (heads + kv_heads + h) * dim;
         T* keys = (T*)op.p[3] + (block * kv_heads + h) * dim * BLOCK_SIZE + offset;
         T* values = (T*)op.p[4] + ((block * kv_heads + h) * BLOCK_SIZE + offset) * dim;
-        for (int64_t i = 0; i < dim; i++) from_float(k[i], keys + i * BLOCK_SIZE);
-        for (int64_t i = 0; i < dim; i++) from_float(v[i], values + i);
+        for (int64_t i = 0; i < dim; i++) from_float(k[i] * op.f[1], keys + i * BLOCK_SIZE);
+        for (int64_t i = 0; i < dim; i++) from_float(v[i] * op.f[2], values + i);
     }
 }
 
@@ -45,9 +47,7 @@ void rotary(const Op& op, const Step& step, Pool& pool) {
     pool.parallel((int)((step.num_rows + per_chunk - 1) / per_chunk), [&](int chunk) {
         int64_t last = std::min(step.num_rows, (chunk + 1) * per_chunk);
         for (int64_t row = chunk * per_chunk; row < last; row++) {
-            if (op.i[3] == 0) rotary_row<float>(op, step, row);
-            else if (op.i[3] == 1) rotary_row<f16>(op, step, row);
-            else rotary_row<bf16>(op, step, row);
+            with_cache_type(op.i[3], [&](auto element) { rotary_row<decltype(element)>(op, step, row); });
         }
     });
 }

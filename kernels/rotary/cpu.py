@@ -24,5 +24,6 @@ def rotary(qkv: Buffer, tables: RotaryTables, cache: LayerCache, num_heads: int,
         norms.k.float().numpy() if norms else None,
     ]
     integers = [num_heads, cache.kv_heads, cache.head_dim, cache.type_number, width]
-    program.record(Kind.ROTARY, pointers, integers, (norms.eps if norms else 0.0,))
+    floats = (norms.eps if norms else 0.0, 1 / cache.k_scale, 1 / cache.v_scale)
+    program.record(Kind.ROTARY, pointers, integers, floats)
     return qkv

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from kernels.attention.cache import BLOCK_SIZE, LayerCache
@@ -27,9 +29,15 @@ def rotary(
     cos, sin = tables.cos[positions][:, None], tables.sin[positions][:, None]
     q, k = rotate(q, cos, sin), rotate(k, cos, sin)
     slots = torch.from_numpy(step.slots[:rows]).long()
-    cache.keys[slots // BLOCK_SIZE, :, :, slots % BLOCK_SIZE] = k.to(cache.keys.dtype)
-    cache.values[slots // BLOCK_SIZE, :, slots % BLOCK_SIZE] = v.to(cache.values.dtype)
+    cache.keys[slots // BLOCK_SIZE, :, :, slots % BLOCK_SIZE] = _rounded(k * (1 / cache.k_scale), cache.keys.dtype)
+    cache.values[slots // BLOCK_SIZE, :, slots % BLOCK_SIZE] = _rounded(v * (1 / cache.v_scale), cache.values.dtype)
     return torch.cat([q, k, v], dim=1).flatten(1)
+
+
+def _rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """To the nearest, ties to even; FP8, which has no infinity, ends at its largest number."""
+    limit = torch.finfo(dtype).max if dtype == torch.float8_e4m3fn else math.inf
+    return x.clamp(-limit, limit).to(dtype)
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

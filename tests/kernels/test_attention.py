@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,7 +63,7 @@ class Layer:
         self.tables = rotary_tables(rotary_dim or dim, 10000.0, None, 512)
 
     def copy_of_cache(self) -> LayerCache:
-        return LayerCache(self.cache.keys.clone(), self.cache.values.clone())
+        return replace(self.cache, keys=self.cache.keys.clone(), values=self.cache.values.clone())
 
     def poison_what_the_window_has_left(self, lengths: list[tuple[int, int]], window: int) -> None:
         """Points each table's entries wholly before the window of the first new token at a block of no numbers."""
@@ -78,10 +79,14 @@ class Layer:
         program.run(self.step)
         return y.array[: self.rows].copy(), cache
 
-    def reference(self, norms: HeadNorms | None = None, **extras: Any) -> tuple[np.ndarray, LayerCache]:
+    def reference(
+        self, norms: HeadNorms | None = None, stored: LayerCache | None = None, **extras: Any
+    ) -> tuple[np.ndarray, LayerCache]:
+        """Attends to what it stores itself, or to what is `stored`: a value between two numbers of the cache's type may
+        have gone to either."""
         cache = self.copy_of_cache()
         qkv = rotary(torch.from_numpy(self.qkv), self.tables, cache, self.step, self.heads, norms)
-        return attention(qkv, cache, self.step, self.heads, self.dim**-0.5, **extras).numpy(), cache
+        return attention(qkv, stored or cache, self.step, self.heads, self.dim**-0.5, **extras).numpy(), cache
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -89,12 +94,47 @@ class Layer:
 @pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(9, 3, 64), (4, 4, 32), (8, 1, 128), (20, 2, 64), (14, 2, 64)])
 def test_attention_agrees_with_the_reference(isa: str, cache_type: str, heads: int, kv_heads: int, dim: int) -> None:
     layer = Layer([(0, 1), (0, 37), (15, 1), (16, 1), (100, 1), (31, 5), (47, 18)], heads, kv_heads, dim, cache_type)
-    (actual, cache), (expected, expected_cache) = layer.native(isa), layer.reference()
-    # A value on the edge between two halves may round to either side.
-    cache_tolerance = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}[cache_type]
+    if cache_type == "fp8":
+        layer.cache = replace(layer.cache, k_scale=0.75, v_scale=0.02)
+    actual, cache = layer.native(isa)
+    expected, expected_cache = layer.reference(stored=cache)
+    cache_tolerance = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2, "fp8": 0.08}[cache_type]
     assert_close(cache.keys.float().numpy(), expected_cache.keys.float().numpy(), cache_tolerance, "keys")
     assert_close(cache.values.float().numpy(), expected_cache.values.float().numpy(), cache_tolerance, "values")
-    assert_close(actual, expected, max(2e-6, cache_tolerance))
+    assert_close(actual, expected, 3e-6)
+
+
+# Ties between two codes, numbers below the smallest normal one and below half the smallest of all, and the end.
+AWKWARD = [
+    *(0.0, -0.0, 1.0625, 1.1875, -1.1875, 2**-9, 2**-10, 1.5 * 2**-9, 2.5 * 2**-9, -3.5 * 2**-9, 7.5 * 2**-9, 2**-6),
+    *(1e-5, 1e-40, -1e-40, 432.0, 447.9, 448.0, 449.0, 463.9, 464.0, -465.0, 1e30, np.inf, -np.inf, np.nan, -np.nan),
+]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("k_scale", "v_scale"), [(1.0, 1.0), (0.037, 3.3)])
+def test_fp8_stores_the_bytes_that_torch_rounds_to(isa: str, k_scale: float, v_scale: float) -> None:
+    layer = Layer([(0, 1)] * 8, 1, 1, 256, "fp8")  # at position 0 nothing turns
+    layer.cache = replace(layer.cache, k_scale=k_scale, v_scale=v_scale)
+    layer.qkv[:, 256:] *= np.float32(2.0) ** np.arange(-10, 14, 3, dtype=np.float32)[:, None]
+    awkward = np.array(AWKWARD, np.float32)
+    finite = awkward[np.isfinite(awkward)]
+    layer.qkv[0, 256 : 256 + len(finite)], layer.qkv[0, 512 : 512 + len(awkward)] = finite * k_scale, awkward * v_scale
+    (_, actual), (_, expected) = layer.native(isa), layer.reference()
+    for mine, theirs in ((actual.keys, expected.keys), (actual.values, expected.values)):
+        assert torch.equal(mine.view(torch.uint8), theirs.view(torch.uint8))
+    assert actual.values.float().isnan().sum() == 2
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_fp8_codes_are_read_exactly(isa: str) -> None:
+    layer, program = Layer([(0, 1)], 1, 1, 256, "fp8"), Program(1, 1, num_threads=1, isa=isa)
+    codes = torch.arange(256).to(torch.uint8).view(torch.float8_e4m3fn)
+    layer.cache.keys.zero_()
+    layer.cache.values[int(layer.step.block_tables[0, 0]), 0, 0] = codes
+    y = attention(filled(program, layer.qkv), layer.cache, layer.step, 1, 1.0)  # of one token: its value as it is
+    program.run(layer.step)
+    assert np.array_equal(y.array[0], codes.float().numpy(), equal_nan=True)
 
 
 @settings(max_examples=60, deadline=None)
@@ -104,6 +144,7 @@ def test_attention_agrees_with_the_reference(isa: str, cache_type: str, heads: i
     window=st.none() | st.sampled_from([1, 2, 15, 16, 17, 31, 32, 33, 48, 128]) | st.integers(1, 250),
     soft_cap=st.sampled_from([None, 50.0, 2.0]),
     with_sinks=st.booleans(),
+    cache_type=st.sampled_from(["float32", "fp8"]),
     isa=st.sampled_from(ISAS or [""]),
 )
 def test_attention_agrees_over_random_batches(
@@ -112,16 +153,18 @@ def test_attention_agrees_over_random_batches(
     window: int | None,
     soft_cap: float | None,
     with_sinks: bool,
+    cache_type: str,
     isa: str,
 ) -> None:
-    layer = Layer(lengths, *shape, "float32")
+    layer = Layer(lengths, *shape, cache_type)
     sinks = torch.from_numpy(normal(1, shape[0])[0] * 3) if with_sinks else None
-    expected, _ = layer.reference(window=window, soft_cap=soft_cap, sinks=sinks)
+    extras: dict[str, Any] = {"window": window, "soft_cap": soft_cap, "sinks": sinks}
+    _, stored = layer.native(isa, **extras)
+    expected, _ = layer.reference(stored=stored, **extras)
     if window is not None:
         layer.poison_what_the_window_has_left(lengths, window)
-    assert_close(layer.native(isa, window=window, soft_cap=soft_cap, sinks=sinks)[0], expected, 5e-6)
-    again, _ = layer.reference(window=window, soft_cap=soft_cap, sinks=sinks)
-    assert np.array_equal(again, expected)
+    assert_close(layer.native(isa, **extras)[0], expected, 5e-6)
+    assert np.isfinite(layer.reference(**extras)[0]).all()
 
 
 def as_transformers(layer: Layer, family: Any, window: int, **extras: Any) -> np.ndarray:
