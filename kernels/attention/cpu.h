@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <vector>
+#include "../native/lanes.h"
 #include "../native/ops.h"
 #include "../native/simd.h"
 #include "cache.h"
@@ -28,28 +29,32 @@ struct QueryTile {
 
 template <int ROWS, class T>
 inline void scores_of_block(const T* keys, const float* q, int64_t dim, f32x16* scores) {
-    f32x16 odd[ROWS] = {};  // two sums a row: one alone would wait for itself
-    for (int r = 0; r < ROWS; r++) scores[r] = f32x16{};
-    for (int64_t d = 0; d < dim; d += 2) {
-        f32x16 first = load(keys + d * BLOCK_SIZE), second = load(keys + (d + 1) * BLOCK_SIZE);
+    for (int t = 0; t < BLOCK_SIZE; t += LANES) {
+        f32v even[ROWS] = {}, odd[ROWS] = {};  // two sums a row: one alone would wait for itself
+        for (int64_t d = 0; d < dim; d += 2) {
+            const f32v first = floats_at(keys + d * BLOCK_SIZE + t), second = floats_at(keys + (d + 1) * BLOCK_SIZE + t);
+            for (int r = 0; r < ROWS; r++) {
+                even[r] = fma(first, every_lane(q[r * dim + d]), even[r]);
+                odd[r] = fma(second, every_lane(q[r * dim + d + 1]), odd[r]);
+            }
+        }
         for (int r = 0; r < ROWS; r++) {
-            scores[r] = fma(first, splat(q[r * dim + d]), scores[r]);
-            odd[r] = fma(second, splat(q[r * dim + d + 1]), odd[r]);
+            const f32v sum = even[r] + odd[r];
+            memcpy((float*)&scores[r] + t, &sum, sizeof sum);
         }
     }
-    for (int r = 0; r < ROWS; r++) scores[r] += odd[r];
 }
 
 template <int ROWS, class T>
 inline void add_values(const T* values, const float* weights, int64_t tokens, int64_t dim, float* out) {
-    for (int64_t d = 0; d < dim; d += 16) {
-        f32x16 acc[ROWS];
-        for (int r = 0; r < ROWS; r++) acc[r] = load(out + r * dim + d);
+    for (int64_t d = 0; d < dim; d += LANES) {
+        f32v acc[ROWS];
+        for (int r = 0; r < ROWS; r++) acc[r] = floats_at(out + r * dim + d);
         for (int64_t t = 0; t < tokens; t++) {
-            f32x16 value = load(values + t * dim + d);
-            for (int r = 0; r < ROWS; r++) acc[r] = fma(value, splat(weights[r * BLOCK_SIZE + t]), acc[r]);
+            const f32v value = floats_at(values + t * dim + d);
+            for (int r = 0; r < ROWS; r++) acc[r] = fma(value, every_lane(weights[r * BLOCK_SIZE + t]), acc[r]);
         }
-        for (int r = 0; r < ROWS; r++) store(out + r * dim + d, acc[r]);
+        for (int r = 0; r < ROWS; r++) memcpy(out + r * dim + d, &acc[r], sizeof acc[r]);
     }
 }
 

@@ -63,6 +63,13 @@ inline u32v look_up(const uint8_t* table, u32v v) {
 #endif
 }
 
+// Sign and the rest, moved to their places in a half, mean 2^-8 of the value; 0x7f becomes a half's NaN.
+inline f32v floats_at(const f8* p) {
+    const u16v codes = __builtin_convertvector(lanes_at<u8v>(p), u16v), magnitude = codes & 0x7f;
+    const u16v nan = (u16v)(magnitude == 0x7f) & 0x4000;
+    return to_floats((u16v)((codes & 0x80) << 8 | magnitude << 7 | nan)) * 256.0f;
+}
+
 #if !defined(__AVX512F__)  // where f32v is f32x16
 inline f32v fma(f32v a, f32v b, f32v c) {
 #if defined(__AVX2__) && defined(__FMA__)

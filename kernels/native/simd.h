@@ -15,7 +15,6 @@ typedef float f32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
-typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
 struct f16 { uint16_t bits; };
 struct bf16 { uint16_t bits; };
@@ -72,42 +71,26 @@ inline uint16_t float_to_half(float x) {  // round to nearest even
     return sign | magnitude >> 13;
 }
 
-inline f32x16 to_float(u16x16 halves) {
+inline f32x16 load(const f16* p) {
 #if defined(__AVX512F__)
-    return (f32x16)_mm512_cvtph_ps((__m256i)halves);
+    return (f32x16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
 #elif defined(__F16C__)
     f32x16 v;
-    __m128i bits[2];
-    memcpy(bits, &halves, 32);
-    __m256 floats[2] = {_mm256_cvtph_ps(bits[0]), _mm256_cvtph_ps(bits[1])};
-    memcpy(&v, floats, 64);
+    __m256 halves[2];
+    for (int i = 0; i < 2; i++) halves[i] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p + i));
+    memcpy(&v, halves, 64);
     return v;
 #else
     f32x16 v;
-    for (int i = 0; i < 16; i++) v[i] = half_to_float(halves[i]);
+    for (int i = 0; i < 16; i++) v[i] = half_to_float(p[i].bits);
     return v;
 #endif
-}
-
-inline f32x16 load(const f16* p) {
-    u16x16 halves;
-    memcpy(&halves, p, sizeof halves);
-    return to_float(halves);
 }
 
 inline f32x16 load(const bf16* p) {
     u16x16 bits;
     memcpy(&bits, p, sizeof bits);
     return (f32x16)(__builtin_convertvector(bits, u32x16) << 16);
-}
-
-// Sign and the rest, moved to their places in a half, mean 2^-8 of the value; 0x7f becomes a half's NaN.
-inline f32x16 load(const f8* p) {
-    u8x16 bytes;
-    memcpy(&bytes, p, sizeof bytes);
-    const u16x16 codes = __builtin_convertvector(bytes, u16x16), magnitude = codes & 0x7f;
-    const u16x16 nan = (u16x16)(magnitude == 0x7f) & 0x4000;
-    return to_float((codes & 0x80) << 8 | magnitude << 7 | nan) * 256.0f;
 }
 
 inline float to_float(float x) { return x; }
