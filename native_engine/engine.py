@@ -17,6 +17,7 @@ from native_engine.block_manager import BlockManager
 from native_engine.config import EngineConfig
 from native_engine.histogram import Histogram
 from native_engine.host_tier import Copy, HostTier
+from native_engine.pace import Pace
 from native_engine.request import FinishReason, Logprobs, Sequence
 from native_engine.scheduler import Scheduler
 
@@ -96,9 +97,10 @@ class Stats:
 class Engine:
     """A scheduler and a runner. One thread owns it; `check` and `stats` may be called from any."""
 
-    def __init__(self, runner: Runner, scheduler: Scheduler) -> None:
+    def __init__(self, runner: Runner, scheduler: Scheduler, pace: Pace | None = None) -> None:
         self.runner = runner
         self.scheduler = scheduler
+        self.pace = pace
         self.steps = 0
         self.step_times = Histogram(_STEP_SECONDS)
         self.step_tokens = Histogram(_STEP_TOKENS)
@@ -116,7 +118,7 @@ class Engine:
             num_speculative_tokens=config.num_speculative_tokens,
             max_num_logits=config.max_num_logits,
         )
-        return cls(runner, scheduler)
+        return cls(runner, scheduler, None if config.target_tpot is None else Pace(config.target_tpot))
 
     def check(self, sequence: Sequence) -> None:
         """Raises ValueError, with the numbers, for a request that can never run."""
@@ -136,20 +138,24 @@ class Engine:
     def step(self) -> list[SequenceOutput]:
         """Schedule, run, give out the tokens. A batch that cannot be computed takes down its own sequences only."""
         began = time.perf_counter()
-        batch = self.scheduler.schedule()
+        batch = self.scheduler.schedule(self.pace.limit if self.pace else None)
         if copies := self.scheduler.blocks.take_copies():
             self.runner.copy(copies)
         if not batch.items:
             return []
         self.steps += 1
         self.step_tokens.observe(batch.num_tokens)
-        self.step_decodes.observe(sum(item.num_new_tokens == 1 for item in batch.items))
+        num_decodes = sum(item.num_new_tokens == 1 for item in batch.items)
+        self.step_decodes.observe(num_decodes)
         try:
             advanced = self.scheduler.postprocess(batch, self.runner.execute(batch))
         except Exception:
             logger.exception("a step failed; its %d requests end with an error", len(batch.items))
             return [_output(sequence, 0) for sequence in self.scheduler.fail(batch)]
-        self.step_times.observe(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self.step_times.observe(seconds)
+        if self.pace:
+            self.pace.observe(batch.num_tokens, seconds, has_prefill=num_decodes < len(batch.items))
         return [_output(sequence, num_new_tokens) for sequence, num_new_tokens in advanced]
 
     def stats(self) -> Stats:

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 OVERTAKINGS = 8
 MAX_YIELDS = 3
+LEAST_PREFILL = 16
 
 _RUNNING, _FINISHED = Status.RUNNING, Status.FINISHED
 _PROMOTED, _ORDINARY = 0, 1
@@ -141,14 +142,17 @@ class Scheduler:
         self._finish(sequence, FinishReason.ABORT)
         return sequence
 
-    def schedule(self) -> ScheduledBatch:
-        """One token for each that decodes, then, while budget lasts, chunks of prompts and new requests, by rank."""
+    def schedule(self, decode_limit: int | None = None) -> ScheduledBatch:
+        """One token for each that decodes, then, while budget lasts, chunks of prompts and new requests, by rank.
+
+        `decode_limit`: the most tokens of a step in which something decodes. A prompt gets LEAST_PREFILL even then.
+        """
         items: list[ScheduledSequence] = []
         preempted: list[Sequence] = []
         self._displace(preempted)
         prefills = self._schedule_decodes(items, preempted)
         num_decodes = len(items)
-        budget = self.max_num_batched_tokens - num_decodes
+        budget = self._prefill_budget(num_decodes, decode_limit)
         for sequence in prefills:
             if not preempted:  # whoever were let in now would be the next to step aside
                 budget -= self._admit(items, budget, before=sequence)
@@ -156,8 +160,8 @@ class Scheduler:
         if not preempted:
             budget -= self._admit(items, budget)
         if len(items) == num_decodes:  # prompts use what a step can hold better than guesses do
-            budget -= self._draft(items, min(budget, self.max_num_logits - num_decodes))
-        return ScheduledBatch(items, self.max_num_batched_tokens - budget, preempted)
+            self._draft(items, min(budget, self.max_num_logits - num_decodes))
+        return ScheduledBatch(items, sum(item.num_new_tokens + len(item.drafts) for item in items), preempted)
 
     def postprocess(self, batch: ScheduledBatch, tokens: ListLike[list[int]]) -> list[tuple[Sequence, int]]:
         """Gives each item that samples its tokens, in order; returns their sequences, some now finished, and how many
@@ -201,18 +205,16 @@ class Scheduler:
                 items.append(ScheduledSequence(sequence, 1, 1))
         return prefills
 
-    def _draft(self, items: list[ScheduledSequence], room: int) -> int:
+    def _draft(self, items: list[ScheduledSequence], room: int) -> None:
         """Guesses behind what decodes, in the blocks that are left: nobody steps aside for a guess."""
-        left = room
         for item in items:
             sequence = item.sequence
-            if sequence.lookup is not None and left > 0:
-                most = min(left, sequence.max_total_tokens - len(sequence.token_ids) - 1)
+            if sequence.lookup is not None and room > 0:
+                most = min(room, sequence.max_total_tokens - len(sequence.token_ids) - 1)
                 drafts = sequence.lookup.guess(sequence.token_ids, most)
                 item.drafts = drafts[: self._slots_after(sequence, len(drafts))]
                 item.num_logits += len(item.drafts)
-                left -= len(item.drafts)
-        return room - left
+                room -= len(item.drafts)
 
     def _slots_after(self, sequence: Sequence, wanted: int) -> int:
         """Slots for tokens after the last; one more block for them where more are free than will soon be asked for."""
@@ -230,6 +232,12 @@ class Scheduler:
             self.blocks.publish(sequence, sequence.num_computed_tokens + kept)
             sequence.num_computed_tokens += kept
             sequence.lookup.learn(kept)
+
+    def _prefill_budget(self, num_decodes: int, decode_limit: int | None) -> int:
+        left = self.max_num_batched_tokens - num_decodes
+        if decode_limit is None or not num_decodes:
+            return left
+        return min(left, max(decode_limit - num_decodes, LEAST_PREFILL))
 
     def _schedule_chunk(self, items: list[ScheduledSequence], sequence: Sequence, budget: int) -> int:
         """As much of the sequence's missing tokens as the budget allows; its blocks are there since its admission."""

@@ -54,6 +54,7 @@ def test_engine_tells_all_bad_settings_at_once(tmp_path: Path) -> None:
 
 def test_engine_says_what_a_size_looks_like() -> None:
     assert "--kv-cache-memory: not a size: 'big'" in str(fault("engine", "--kv-cache-memory", "big"))
+    assert "--target-tpot: not a duration: '50'" in str(fault("engine", "--target-tpot", "50"))
 
 
 def test_serve_tells_all_bad_settings_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
