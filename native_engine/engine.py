@@ -136,7 +136,7 @@ class Engine:
         return [output for sequence in self.scheduler.live for output in self.abort(sequence.request_id)]
 
     def step(self) -> list[SequenceOutput]:
-        """Schedule, run, give out the tokens. A batch that cannot be computed takes down its own sequences only."""
+        """Schedule, run, give out the tokens."""
         began = time.perf_counter()
         batch = self.scheduler.schedule(self.pace.limit if self.pace else None)
         if copies := self.scheduler.blocks.take_copies():
@@ -147,16 +147,35 @@ class Engine:
         self.step_tokens.observe(batch.num_tokens)
         num_decodes = sum(item.num_new_tokens == 1 for item in batch.items)
         self.step_decodes.observe(num_decodes)
-        try:
-            advanced = self.scheduler.postprocess(batch, self.runner.execute(batch))
-        except Exception:
-            logger.exception("a step failed; its %d requests end with an error", len(batch.items))
-            return [_output(sequence, 0) for sequence in self.scheduler.fail(batch)]
+        outputs = self._compute(batch)
         seconds = time.perf_counter() - began
         self.step_times.observe(seconds)
         if self.pace:
             self.pace.observe(batch.num_tokens, seconds, has_prefill=num_decodes < len(batch.items))
-        return [_output(sequence, num_new_tokens) for sequence, num_new_tokens in advanced]
+        return outputs
+
+    def _compute(self, batch: ScheduledBatch) -> list[SequenceOutput]:
+        """A batch that fails is run by halves, until only those have ended that cannot be computed.
+
+        What the failed run wrote into the cache is written again, the same; tokens are chosen after all computing, so
+        none was yet.
+        """
+        parts, outputs = [batch], list[SequenceOutput]()
+        while parts:
+            part = parts.pop()
+            try:
+                tokens = self.runner.execute(part)
+            except Exception:
+                if len(part.items) > 1:
+                    logger.exception("a step of %d requests failed: looking for the one at fault", len(part.items))
+                    parts += reversed(part.halves())
+                    continue
+                logger.exception("%s cannot be computed; it ends with an error", part.items[0].sequence.request_id)
+                outputs += [_output(sequence, 0) for sequence in self.scheduler.fail(part)]
+                parts = [still for each in parts if (still := each.running()).items]
+                continue
+            outputs += [_output(*grown) for grown in self.scheduler.postprocess(part, tokens)]
+        return outputs
 
     def stats(self) -> Stats:
         scheduler, tier = self.scheduler, self.scheduler.blocks.host_tier

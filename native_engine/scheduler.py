@@ -29,7 +29,7 @@ from collections.abc import Sequence as ListLike
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
 from native_engine.drafts import PromptLookup
-from native_engine.request import FinishReason, Sequence, Status
+from native_engine.request import FinishReason, Sequence, Status, is_ready
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ class Scheduler:
         items: list[ScheduledSequence] = []
         preempted: list[Sequence] = []
         self._displace(preempted)
-        prefills = self._schedule_decodes(items, preempted)
+        prefills = self._schedule_decodes(items, preempted, skip_held=True)
         num_decodes = len(items)
         budget = self._prefill_budget(num_decodes, decode_limit)
         for sequence in prefills:
@@ -161,11 +161,13 @@ class Scheduler:
             budget -= self._admit(items, budget)
         if len(items) == num_decodes:  # prompts use what a step can hold better than guesses do
             self._draft(items, min(budget, self.max_num_logits - num_decodes))
-        return ScheduledBatch(items, sum(item.num_new_tokens + len(item.drafts) for item in items), preempted)
+        if not items:  # nobody else gets on meanwhile: the runner may wait for masks
+            self._schedule_decodes(items, preempted, skip_held=False)
+        return ScheduledBatch(items, preempted)
 
     def postprocess(self, batch: ScheduledBatch, tokens: ListLike[list[int]]) -> list[tuple[Sequence, int]]:
         """Gives each item that samples its tokens, in order; returns their sequences, some now finished, and how many
-        tokens each has now more."""
+        tokens each has now more. One that got none, since its mask was not made yet, is left out until it is."""
         sampled = [item for item in batch.items if item.samples]
         if len(tokens) != len(sampled):
             raise RuntimeError(f"the runner gave tokens to {len(tokens)} sequences of {len(sampled)}")
@@ -175,20 +177,31 @@ class Scheduler:
         advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].sequence.status is _RUNNING]
         grown = [(item.sequence, self._extend(item.sequence, new)) for item, new in advanced]
         for item, new in advanced:
-            if item.drafts:
+            if item.drafts and new:
                 self._keep_drafts(item, len(new) - 1)
         self._drop_finished()
-        return grown
+        return [(sequence, count) for sequence, count in grown if count or sequence.status is _FINISHED]
 
     def fail(self, batch: ScheduledBatch) -> list[Sequence]:
-        """Ends every sequence of a batch that could not be computed, and hides what it may have written."""
+        """Ends every sequence of a batch that could not be computed, and hides what it may have written.
+
+        Whoever was to read that in the same step has not been computed yet, and begins anew.
+        """
         sequences = [item.sequence for item in batch.items if item.sequence.status is _RUNNING]
+        unwritten: set[int] = set()
+        for sequence in sequences:
+            unwritten.update(sequence.block_table[sequence.num_computed_tokens // self.blocks.block_size :])
         for sequence in sequences:
             self._discard(sequence)
         self._drop_finished()
+        for reader in [each for each in self.running if not unwritten.isdisjoint(each.block_table)]:
+            self.blocks.forget(reader)
+            self._preempt(reader)
         return sequences
 
-    def _schedule_decodes(self, items: list[ScheduledSequence], preempted: list[Sequence]) -> list[Sequence]:
+    def _schedule_decodes(
+        self, items: list[ScheduledSequence], preempted: list[Sequence], *, skip_held: bool
+    ) -> list[Sequence]:
         """Schedules all that lack one token; returns those that lack more. Preempts from the end of `running`."""
         running, block_size = self.running, self.blocks.block_size
         prefills: list[Sequence] = []
@@ -199,6 +212,8 @@ class Scheduler:
             computed = sequence.num_computed_tokens
             if len(sequence.token_ids) - computed > 1:
                 prefills.append(sequence)
+            elif skip_held and sequence.is_held and not is_ready(sequence):
+                continue
             elif computed < len(sequence.block_table) * block_size or self._make_room(sequence, preempted):
                 if (computed + 1) % block_size == 0:
                     self.blocks.publish(sequence, computed + 1)
@@ -352,6 +367,9 @@ class Scheduler:
 
     def _extend(self, sequence: Sequence, tokens: list[int]) -> int:
         """Returns how many of the tokens the sequence took: none after the one that ends it."""
+        sequence.is_held = not tokens
+        if sequence.is_held:
+            sequence.num_computed_tokens -= 1  # its logits are needed once more
         for count, token in enumerate(tokens):
             if token < 0:  # the logits were not numbers
                 self._discard(sequence)
