@@ -47,6 +47,11 @@ class Runner(Protocol):
     @property
     def max_model_len(self) -> int: ...
 
+    @property
+    def window(self) -> int | None:
+        """The tokens that a token sees in the layer that sees most; None where that is all."""
+        ...
+
     def copy(self, copies: list[Copy]) -> None:
         """Moves blocks between cache and host tier, in this order."""
         ...
@@ -109,7 +114,7 @@ class Engine:
     @classmethod
     def create(cls, runner: Runner, config: EngineConfig) -> Engine:
         tier = HostTier(runner.num_host_blocks) if runner.num_host_blocks else None
-        blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching, tier)
+        blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching, tier, runner.window)
         scheduler = Scheduler(
             blocks,
             config.max_num_seqs,

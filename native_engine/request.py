@@ -158,6 +158,7 @@ class Sequence:
         "eos_token_ids",
         "finish_reason",
         "finished_at",
+        "first_block",
         "first_token_at",
         "is_held",
         "logprobs",
@@ -214,6 +215,7 @@ class Sequence:
         self.is_held = False  # the last step could not give it a token: its mask was not made yet
         self.num_yields = 0  # preemptions for a request of a better priority
         self.block_table: list[int] = []
+        self.first_block = 0  # the table's entries before it lie behind the window and have been given back
         self.block_hashes: list[bytes] = []  # of each full block so far; survives preemption, so each is made once
         self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission
         self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids

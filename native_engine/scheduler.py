@@ -149,6 +149,9 @@ class Scheduler:
         """
         items: list[ScheduledSequence] = []
         preempted: list[Sequence] = []
+        if self.blocks.window is not None:
+            for sequence in self.running:
+                self.blocks.slide(sequence)
         self._displace(preempted)
         prefills = self._schedule_decodes(items, preempted, skip_held=True)
         num_decodes = len(items)
