@@ -128,7 +128,7 @@ def _logits(runner: Runner, window: list[int]) -> Floats:
     sequence = Sequence("window", window, SamplingParams())
     sequence.block_table = list(range(-(-len(window) // BLOCK_SIZE)))
     count = len(window)
-    fill_step(runner.step, ScheduledBatch([ScheduledSequence(sequence, count, count)], count, []).items)
+    fill_step(runner.step, ScheduledBatch([ScheduledSequence(sequence, count, count)]).items)
     return runner.forward()[0].numpy()
 
 
