@@ -19,7 +19,8 @@ from native_engine import models
 from native_engine.batch import ScheduledSequence
 from native_engine.config import EngineConfig
 from native_engine.loading.weights import Weights
-from native_engine.model_runner import fill_step
+from native_engine.model_runner import CACHE_TYPE_OF, fill_step
+from native_engine.quantization.kv_scales import kv_scales
 from native_engine.quantization.weights import NativeLoader, TorchLoader
 from native_engine.request import SamplingParams, Sequence
 from native_engine.sizing import max_model_len, num_cache_blocks, num_threads
@@ -38,10 +39,12 @@ class LastTokenEncoder:
         self.normalizes, self.dimensions = normalize, model.hidden_size
         self.max_model_len = max_model_len(config, model)
         longest = -(-self.max_model_len // BLOCK_SIZE)
-        dtype = CACHE_TYPES["float16" if config.kv_cache_dtype == "auto" else config.kv_cache_dtype]
+        dtype = CACHE_TYPES[CACHE_TYPE_OF.get(config.kv_cache_dtype, config.kv_cache_dtype)]
         num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, 0)  # raises where the longest does not fit
         blocks = max(longest, -(-config.max_num_batched_tokens // BLOCK_SIZE) + config.max_num_seqs)
-        caches = [allocate(blocks, model.num_kv_heads, model.head_dim, dtype) for _ in range(model.num_layers)]
+        caches = [
+            allocate(blocks, model.num_kv_heads, model.head_dim, dtype, *scales) for scales in kv_scales(weights, dtype)
+        ]
         self._max_rows = config.max_num_batched_tokens
         self._step = StepArrays(self._max_rows, config.max_num_seqs, longest)
         make = _native if available() else _torch

@@ -103,7 +103,8 @@ class GGUFModel:
         read = _Section(self.path, self.metadata, architecture)
         hidden, heads = read.integer("embedding_length"), read.integer("attention.head_count")
         head_dim = read.integer("attention.key_length", hidden // max(heads, 1))
-        if read.integer("rope.dimension_count", head_dim) != head_dim:
+        rotary_dim = read.integer("rope.dimension_count", head_dim)
+        if rotary_dim != head_dim and architecture == "llama":  # whose rows are reordered for its own rotary form
             raise ModelError(f"{self.path}: rotary position on a part of each head is not supported.")
         context_length, layers = read.integer("context_length"), read.integer("block_count")
         scaling = self._rope_scaling(read, context_length)
@@ -118,6 +119,7 @@ class GGUFModel:
             num_heads=heads,
             num_kv_heads=read.integer("attention.head_count_kv", heads),
             head_dim=head_dim,
+            rotary_dim=rotary_dim,
             rms_norm_eps=read.number("attention.layer_norm_rms_epsilon"),
             rope_theta=read.number("rope.freq_base", 10000.0),
             rope_scaling=scaling,

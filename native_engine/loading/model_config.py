@@ -11,7 +11,7 @@ from typing import Any, Literal
 from native_engine.loading import gemma
 from native_engine.loading.errors import ModelError
 from native_engine.loading.expert_config import ExpertConfig, experts_of_json
-from native_engine.loading.rope import rope_of_json, stretched_length
+from native_engine.loading.rope import rope_of_json, rotary_share, stretched_length
 from native_engine.loading.windows import Windows, windows_of_json
 
 # Hugging Face `model_type` -> our architecture. Mistral is arithmetically a Llama with a sliding window.
@@ -96,6 +96,8 @@ class ModelConfig:
             ("attention_scale", self.head_dim**-0.5),
         ):
             object.__setattr__(self, field, getattr(self, field) or default)
+        if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
+            raise ModelError(f"{self.name}: {self.rotary_dim} of a head's {self.head_dim} dimensions cannot turn.")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -137,6 +139,7 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
     heads = int(raw["num_attention_heads"])
     hidden = int(raw["hidden_size"])
     generation = read_json(folder / "generation_config.json")
+    head_dim = int(raw.get("head_dim") or hidden // heads)
     theta, scaling = rope_of_json(raw)
     return ModelConfig(
         architecture=architecture,
@@ -146,7 +149,8 @@ def _from_json(folder: Path, raw: Mapping[str, Any]) -> ModelConfig:
         num_layers=int(raw["num_hidden_layers"]),
         num_heads=heads,
         num_kv_heads=int(raw.get("num_key_value_heads") or heads),
-        head_dim=int(raw.get("head_dim") or hidden // heads),
+        head_dim=head_dim,
+        rotary_dim=int(head_dim * rotary_share(raw)),
         rms_norm_eps=float(raw["rms_norm_eps"]),
         rope_theta=theta,
         rope_scaling=scaling,
@@ -178,9 +182,6 @@ def _activation(raw: Mapping[str, Any]) -> str:
 
 
 def _refuse_unknown_arithmetic(folder: Path, raw: Mapping[str, Any]) -> None:
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    if (raw.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0) != 1.0:
-        raise ModelError(f"{folder}: rotary position on a part of each head is not supported.")
     if _activation(raw) not in _ACTIVATIONS:
         known = ", ".join(_ACTIVATIONS)
         raise ModelError(f"{folder}: activation {_activation(raw)!r} is not supported; known: {known}.")

@@ -33,6 +33,12 @@ def rope_of_json(raw: Mapping[str, Any]) -> tuple[float, Scaling | None]:
     return theta, {"rope_type": rope_type, **scaling}
 
 
+def rotary_share(raw: Mapping[str, Any]) -> float:
+    """Which part of each head turns: Phi-4-mini keeps a quarter as it is."""
+    scaling = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    return float(raw.get("partial_rotary_factor") or scaling.get("partial_rotary_factor") or 1.0)
+
+
 def _fill_in(scaling: Scaling, raw: Mapping[str, Any]) -> None:
     longest = raw["max_position_embeddings"]
     original = raw.get("original_max_position_embeddings") or scaling.get("original_max_position_embeddings") or longest

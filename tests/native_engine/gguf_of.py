@@ -73,5 +73,5 @@ def _shape(config: Any) -> dict[str, Any]:
         "attention.key_length": config.head_dim,
         "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
         "rope.freq_base": config.rope_parameters.get("full_attention", config.rope_parameters)["rope_theta"],
-        "rope.dimension_count": config.head_dim,
+        "rope.dimension_count": int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1)),
     }

@@ -60,6 +60,7 @@ LONG_ROPE = {
     "long_factor": np.linspace(2.0, 9.0, 16).tolist(),
 }
 PHI3: dict[str, Any] = {**SHAPE, "hidden_size": 192, "pad_token_id": None, "eos_token_id": 2}
+PHI4: dict[str, Any] = {**PHI3, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 64}
 GEMMA: dict[str, Any] = {
     **SHAPE,
     "tie_word_embeddings": True,
@@ -90,9 +91,20 @@ CONFIGS = {
     "qwen3-tied": Qwen3Config(**{**SHAPE, "tie_word_embeddings": True}),
     "phi3": Phi3Config(**PHI3),
     "phi3-window": Phi3Config(**PHI3, sliding_window=33),
+    "phi4": Phi3Config(**PHI4, rope_parameters={"rope_type": "default", "rope_theta": 25e4}),
+    "phi4-mini": Phi3Config(
+        **{**PHI4, "tie_word_embeddings": True},
+        rope_parameters={**LONG_ROPE, "partial_rotary_factor": 0.5},
+        original_max_position_embeddings=256,
+    ),
     "phi3-longrope": Phi3Config(**PHI3, rope_parameters=LONG_ROPE, original_max_position_embeddings=256),
 }
 FAMILIES = ["llama", "mistral-window", "qwen2-tied", "qwen2-yarn", "qwen3", "phi3", "phi3-longrope", "gemma2", "gemma3"]
+LONG_ROPE_KEYS = {
+    "attention.sliding_window": 0,
+    "rope.scaling.original_context_length": 256,
+    "rope.scaling.attn_factor": (1 + np.log(2) / np.log(256)) ** 0.5,
+}
 # The architecture in llama.cpp, and what its converter writes beside the shape.
 GGUF_CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma2": (
@@ -126,14 +138,8 @@ GGUF_CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "qwen3": ("qwen3", {}),
     "phi3": ("phi3", {"attention.sliding_window": 256}),
-    "phi3-longrope": (
-        "phi3",
-        {
-            "attention.sliding_window": 0,
-            "rope.scaling.original_context_length": 256,
-            "rope.scaling.attn_factor": (1 + np.log(2) / np.log(256)) ** 0.5,
-        },
-    ),
+    "phi3-longrope": ("phi3", LONG_ROPE_KEYS),
+    "phi4-mini": ("phi3", LONG_ROPE_KEYS),
 }
 EXACT = EngineConfig(model="", max_model_len=256, kv_cache_dtype="float32", dtype="float32", max_num_seqs=4)
 
@@ -154,7 +160,7 @@ def logits_of(runner: Runner, prompt: list[int]) -> np.ndarray:
     sequence.block_table = [5, 2, 9, 0, 7, 3, 1, 8][: -(-len(prompt) // 16)]
     first = len(prompt) // 3
     for count in filter(None, (first, len(prompt) - first - 1, 1)):
-        batch = ScheduledBatch([ScheduledSequence(sequence, count, 1)])
+        batch = ScheduledBatch([ScheduledSequence(sequence, count, 1)], count, [])
         fill_step(runner.step, batch.items)
         logits, _ = runner.forward()
         sequence.num_computed_tokens += count

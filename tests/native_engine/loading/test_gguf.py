@@ -75,6 +75,15 @@ def test_a_sliding_window_is_read(tmp_path: Path, written: int, window: int | No
     assert GGUFModel.open(path).config().windows == (window,) * 2
 
 
+def test_a_part_of_each_head_may_turn_but_for_rows_in_llamas_order(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "phi", architecture="phi3", phi3__rope__dimension_count=4)
+    assert GGUFModel.open(path).config().rotary_dim == 4
+    with pytest.raises(ModelError, match="a part of each head"):
+        GGUFModel.open(write_gguf(tmp_path / "llama", llama__rope__dimension_count=4)).config()
+    with pytest.raises(ModelError, match="34 of a head's 32 dimensions cannot turn"):
+        GGUFModel.open(write_gguf(tmp_path / "much", architecture="phi3", phi3__rope__dimension_count=34)).config()
+
+
 @pytest.mark.parametrize("share", [0.001, 0.05, 0.3, 0.6, 0.9, 0.999])
 def test_a_file_cut_short_is_told_as_such(path: Path, share: float) -> None:
     whole = path.read_bytes()

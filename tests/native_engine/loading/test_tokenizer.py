@@ -133,6 +133,20 @@ def test_sentencepiece_falls_back_to_bytes_and_streams_whole_characters() -> Non
     assert [stream.push([token]) for token in ids] == ["", " hello", " ", "", "", "", "🎌"]
 
 
+def test_gemmas_runs_of_spaces_and_lines_are_tokens_and_no_space_is_put_before() -> None:
+    texts: list[str] = [*SENTENCEPIECE["tokenizer.ggml.tokens"], "\n", "\n\n", "  ", "   "]  # type: ignore[misc]
+    added = {"tokenizer.ggml.tokens": texts, "tokenizer.ggml.add_space_prefix": False}
+    for key, value in (("scores", -1000.0), ("token_type", 4)):
+        added[f"tokenizer.ggml.{key}"] = [*SENTENCEPIECE[f"tokenizer.ggml.{key}"], *[value] * 4]  # type: ignore[misc]
+    tokenizer = Tokenizer(build_tokenizer("m", SENTENCEPIECE | added), eos_token_ids=frozenset({2}))
+    text = "  hello\n\n\n hello   hello🎌"
+    ids = tokenizer.encode(text, add_special=False)
+    expected = ["  ", "h", "ell", "o", "\n\n", "\n", "▁hello", "   ", "h", "ell", "o"]
+    assert [texts[token] for token in ids[:-4]] == expected
+    assert [texts[token] for token in ids[-4:]] == [f"<0x{byte:02X}>" for byte in "🎌".encode()]
+    assert b"".join(map(tokenizer.id_to_bytes, ids)).decode() == tokenizer.decode(ids) == text
+
+
 @pytest.mark.parametrize(("architecture", "after_end"), [("phi3", ["▁hello"]), ("llama", ["▁", "<0x0A>", "h"])])
 def test_control_tokens_of_phi3_take_the_white_space_behind_them_along(architecture: str, after_end: list[str]) -> None:
     texts: list[str] = SENTENCEPIECE["tokenizer.ggml.tokens"]  # type: ignore[assignment]

@@ -118,8 +118,6 @@ def test_a_safetensors_file_cut_short_is_told_as_such(tmp_path: Path) -> None:
         ({"num_attention_heads": 0}, "num_heads"),
         ({"hidden_size": "wide"}, "ValueError"),
         ({"hidden_act": "gelu"}, "activation 'gelu'"),
-        ({"partial_rotary_factor": 0.75}, "a part of each head"),
-        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "a part of each head"),
     ],
 )
 def test_a_folder_that_cannot_be_used_says_why(tmp_path: Path, changes: dict[str, object], message: str) -> None:

@@ -234,6 +234,15 @@ async def test_a_message_that_is_not_text_is_refused(bench: Bench) -> None:
     assert error["param"] == "messages[0].content[1].type"
 
 
+async def test_a_model_without_a_chat_template_completes_and_does_not_chat(bench: Bench) -> None:
+    bench.service.template = None
+    refused = await bench.client.chat()
+    assert (refused.status, refused.json["error"]["code"]) == (400, "no_chat_template")
+    assert "use /v1/completions" in refused.json["error"]["message"]
+    body = {"model": MODEL, "prompt": "hello", "max_tokens": 1}
+    assert (await bench.client.post("/v1/completions", body)).status == 200
+
+
 async def test_the_final_message_can_be_continued(bench: Bench) -> None:
     bench.say("world")
     messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "hello "}]
