@@ -31,6 +31,7 @@ struct Unpacked {
 };
 
 inline float half_at(const uint8_t* p) { f16 x; memcpy(&x, p, 2); return to_float(x); }
+inline int nibble(const uint8_t* p, int i) { return p[i % 16] >> i / 16 * 4 & 15; }  // code i of 32, as GGUF lays them
 inline f32v halves_at(const uint8_t* p, int first) { return floats_at((const f16*)p + first); }
 inline u32v words_at(const uint8_t* p, int first) { return lanes_at<u32v>(p + first * 4); }
 
@@ -76,7 +77,7 @@ struct Simple {
         if (BITS == 5) memcpy(&fifth, raw + HEAD, 4);
         const uint8_t* codes = raw + HEAD + (BITS == 5 ? 4 : 0);
         for (int i = 0; i < GROUP; i++)
-            out.codes[i] = BITS == 8 ? codes[i] ^ 0x80 : (codes[i % 16] >> i / 16 * 4 & 15) | (fifth >> i & 1) << 4;
+            out.codes[i] = BITS == 8 ? codes[i] ^ 0x80 : nibble(codes, i) | (fifth >> i & 1) << 4;
         return out;
     }
 
@@ -194,15 +195,13 @@ struct MXFP4 {
     static constexpr bool AFFINE = false;
     static constexpr uint8_t DOUBLED[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // plus ZERO
 
-    static int code(const uint8_t* raw, int i) { return raw[1 + i % 16] >> i / 16 * 4 & 15; }
-
     Decoded read(const uint8_t* raw, int64_t step) const {
         raw += step * BYTES;
         const uint32_t power = (uint32_t)raw[0] << 23;
         float d;
         memcpy(&d, &power, 4);
         Decoded out{{}, {d * 0.5f, d * 0.5f}, 0.0f};
-        for (int i = 0; i < GROUP; i++) out.codes[i] = DOUBLED[code(raw, i)];
+        for (int i = 0; i < GROUP; i++) out.codes[i] = DOUBLED[nibble(raw + 1, i)];
         return out;
     }
 
@@ -211,7 +210,7 @@ struct MXFP4 {
         tile += step * BYTES * TILE;
         tile[column] = raw[0];
         uint8_t codes[GROUP];
-        for (int i = 0; i < GROUP; i++) codes[i] = (uint8_t)code(raw, i);
+        for (int i = 0; i < GROUP; i++) codes[i] = nibble(raw + 1, i);
         Codes<4>::pack(codes, column, tile + TILE);
     }
 
@@ -261,7 +260,7 @@ struct Grouped {
         scale_and_minimum(word, (float)(word & 31), out.d[0], out.m);
         out.d[1] = out.d[0];
         const uint8_t* codes = raw + at.codes;
-        for (int i = 0; i < GROUP; i++) out.codes[i] = BITS == 8 ? codes[i] ^ 0x80 : codes[i % 16] >> i / 16 * 4 & 15;
+        for (int i = 0; i < GROUP; i++) out.codes[i] = BITS == 8 ? codes[i] ^ 0x80 : nibble(codes, i);
         return out;
     }
 
@@ -318,9 +317,13 @@ template <class T>
 struct Plain {
     static constexpr int STEP = 1;
 
-    float value(const uint8_t* raw, int64_t i) const { return to_float(((const T*)raw)[i]); }
+    float value(const uint8_t* raw, int64_t i) const {
+        T x;
+        memcpy(&x, raw + i * sizeof x, sizeof x);
+        return to_float(x);
+    }
     void pack(const uint8_t* raw, int64_t i, int column, uint8_t* tile) const {
-        ((T*)tile)[i * TILE + column] = ((const T*)raw)[i];
+        memcpy(tile + (i * TILE + column) * sizeof(T), raw + i * sizeof(T), sizeof(T));
     }
     struct Span {
         const T* values;

@@ -62,8 +62,9 @@ shapes = st.tuples(st.integers(1, MAX_ROWS), st.integers(1, 70), st.integers(1, 
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@settings(max_examples=60, deadline=None)
-@given(type_name=st.sampled_from(list(FORMATS)), shape=shapes)
+@pytest.mark.parametrize("type_name", FORMATS)
+@settings(max_examples=5, deadline=None)
+@given(shape=shapes)
 def test_a_product_is_exact_where_its_inputs_are(isa: str, type_name: str, shape: tuple[int, int, int]) -> None:
     rows, n, k = shape[0], shape[1], width(type_name, shape[2])
     raw, x = raw_weight(type_name, n, k), exact_inputs(rows, k)
@@ -71,8 +72,9 @@ def test_a_product_is_exact_where_its_inputs_are(isa: str, type_name: str, shape
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@settings(max_examples=30, deadline=None)
-@given(type_name=st.sampled_from(ROUNDED), shape=shapes)
+@pytest.mark.parametrize("type_name", ROUNDED)
+@settings(max_examples=3, deadline=None)
+@given(shape=shapes)
 def test_any_activation_is_rounded_to_the_nearest_code(isa: str, type_name: str, shape: tuple[int, int, int]) -> None:
     rows, n, k = shape[0], shape[1], width(type_name, shape[2])
     raw, x = raw_weight(type_name, n, k), normal(rows, k, seed=7)
