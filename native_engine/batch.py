@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as ListLike
 
-from native_engine.request import Sequence
+from native_engine.request import Sequence, Status
 
 
 class ScheduledSequence:
@@ -38,7 +38,16 @@ class ScheduledBatch:
 
     __slots__ = ("items", "num_tokens", "preempted")
 
-    def __init__(self, items: list[ScheduledSequence], num_tokens: int, preempted: list[Sequence]) -> None:
+    def __init__(self, items: list[ScheduledSequence], preempted: ListLike[Sequence] = ()) -> None:
         self.items = items
-        self.num_tokens = num_tokens
-        self.preempted = preempted
+        self.num_tokens = sum(item.num_new_tokens + len(item.drafts) for item in items)
+        self.preempted = list(preempted)
+
+    def running(self) -> ScheduledBatch:
+        """Without those that no longer run."""
+        return ScheduledBatch([item for item in self.items if item.sequence.status is Status.RUNNING])
+
+    def halves(self) -> tuple[ScheduledBatch, ScheduledBatch]:
+        """In order, so that what the second reads of the first has been written."""
+        middle = len(self.items) // 2
+        return ScheduledBatch(self.items[:middle]), ScheduledBatch(self.items[middle:])

@@ -6,6 +6,11 @@ shared, so nobody writes into a shared block and nothing has to be copied on wri
 
 With a host tier, the content of a free block moves there when the block is lent to somebody else, and comes back into
 the next best block when it is asked for.
+
+Where every layer of a model sees only a window, what lies behind it is given back while the sequence runs, and a cached
+prefix is one whose end is there. Where some layers see everything (Gemma 3) all blocks stay: a block holds the tokens
+of all layers, and tables of their own for a few layers would save memory at the price of a second one of everything
+here. A prompt's blocks are lent at once in either case, so that who is let in never waits half-way.
 """
 
 from __future__ import annotations
@@ -18,9 +23,14 @@ from hashlib import sha256
 from native_engine.host_tier import Copy, HostTier
 from native_engine.request import Sequence
 
+GIVEN_BACK = -1  # in a block table
+
 
 class BlockManager:
-    """Blocks 0 to num_blocks - 1. One is free when nobody refers to it; it keeps its content until lent again."""
+    """Blocks 0 to num_blocks - 1. One is free when nobody refers to it; it keeps its content until lent again.
+
+    `window`: how many tokens, itself among them, a token sees in the layer that sees most; None: all.
+    """
 
     def __init__(
         self,
@@ -28,6 +38,7 @@ class BlockManager:
         block_size: int = 16,
         enable_prefix_caching: bool = True,
         host_tier: HostTier | None = None,
+        window: int | None = None,
     ) -> None:
         if num_blocks < 1 or block_size < 1:
             raise ValueError(f"num_blocks and block_size must be at least 1, got {num_blocks} and {block_size}")
@@ -35,6 +46,7 @@ class BlockManager:
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching
         self.host_tier = host_tier
+        self.window = window
         self._references = [0] * num_blocks
         self._hash_of: list[bytes | None] = [None] * num_blocks
         self._block_of: dict[bytes, int] = {}
@@ -66,7 +78,8 @@ class BlockManager:
         if not self._has_room(sequence, hits, reserve, {}):
             return False
         num_new = self._num_missing(sequence, hits) - hits.count(None)
-        for block in hits:
+        sequence.first_block = hits.count(GIVEN_BACK)
+        for block in hits[sequence.first_block :]:
             if block is not None:
                 self._share(block)
         fetched = iter(self._fetch([sequence.block_hashes[place] for place, block in enumerate(hits) if block is None]))
@@ -77,7 +90,7 @@ class BlockManager:
 
     def fits(self, sequence: Sequence, reserve: int = 0, without: Iterable[Sequence] = ()) -> bool:
         """Whether `allocate` would lend to it once the sequences of `without` have given their blocks back."""
-        held = Counter(block for other in without for block in other.block_table)
+        held = Counter(block for other in without for block in _held(other))
         return self._has_room(sequence, self._cached_prefix(sequence), reserve, held)
 
     def append_block(self, sequence: Sequence) -> bool:
@@ -86,6 +99,14 @@ class BlockManager:
             return False
         sequence.block_table.append(self._take())
         return True
+
+    def slide(self, sequence: Sequence) -> None:
+        """Takes back what none of the sequence's coming tokens sees."""
+        first = self._first_seen(sequence.num_computed_tokens)
+        for index in range(sequence.first_block, first):
+            self._release(sequence.block_table[index])
+            sequence.block_table[index] = GIVEN_BACK
+        sequence.first_block = max(first, sequence.first_block)
 
     def publish(self, sequence: Sequence, num_tokens: int) -> None:
         """Lets others find the blocks that fill as `sequence` goes from its computed tokens to `num_tokens`."""
@@ -99,18 +120,15 @@ class BlockManager:
 
     def forget(self, sequence: Sequence) -> None:
         """Hides the sequence's blocks from later requests: what is in them is not to be trusted."""
-        for block in sequence.block_table:
+        for block in _held(sequence):
             self._drop_hash(block)
 
     def free(self, sequence: Sequence) -> None:
         """Takes the sequence's blocks back, last first, so that the head of a prefix outlives its tail."""
-        for block in reversed(sequence.block_table):
-            self._references[block] -= 1
-            if not self._references[block]:
-                self._free[block] = None
-                if self._hash_of[block] is None:
-                    self._free.move_to_end(block, last=False)
+        for block in reversed(_held(sequence)):
+            self._release(block)
         sequence.block_table = []
+        sequence.first_block = 0
 
     def take_copies(self) -> list[Copy]:
         """Between cache and host tier: to be made, in their order, before the step that was scheduled last."""
@@ -126,7 +144,8 @@ class BlockManager:
 
     def _has_room(self, sequence: Sequence, hits: list[int | None], reserve: int, held: Mapping[int, int]) -> bool:
         """`held`: references that are about to go. A hit that nobody else refers to has to leave the free ones too."""
-        idle_hits = sum(block is not None and self._references[block] == held.get(block, 0) for block in hits)
+        needed = [block for block in hits if block is not None and block != GIVEN_BACK]
+        idle_hits = sum(self._references[block] == held.get(block, 0) for block in needed)
         released = sum(self._references[block] == count for block, count in held.items())
         return self._num_missing(sequence, hits) + idle_hits + reserve <= len(self._free) + released
 
@@ -138,12 +157,22 @@ class BlockManager:
         end = (len(sequence.token_ids) - 1) // self.block_size
         self._extend_hashes(sequence, end)
         hits: list[int | None] = []
+        best = unbroken = 0  # blocks: of the longest prefix whose end is there, and of those in a row up to here
         for digest in sequence.block_hashes[:end]:
             block = self._block_of.get(digest)
-            if block is None and not (self.host_tier and digest in self.host_tier):
+            is_there = block is not None or (self.host_tier is not None and digest in self.host_tier)
+            if not is_there and self.window is None:
                 break
             hits.append(block)
-        return hits
+            unbroken = unbroken + 1 if is_there else 0
+            if unbroken and unbroken >= len(hits) - self._first_seen(len(hits) * self.block_size):
+                best = len(hits)
+        first = self._first_seen(best * self.block_size)
+        return [GIVEN_BACK] * first + hits[first:best]
+
+    def _first_seen(self, position: int) -> int:
+        """The first block that the token at `position` sees."""
+        return 0 if self.window is None else max(0, position + 1 - self.window) // self.block_size
 
     def _extend_hashes(self, sequence: Sequence, end: int) -> None:
         hashes, tokens, size = sequence.block_hashes, sequence.token_ids, self.block_size
@@ -179,6 +208,13 @@ class BlockManager:
         self._references[block] = 1
         return block
 
+    def _release(self, block: int) -> None:
+        self._references[block] -= 1
+        if not self._references[block]:
+            self._free[block] = None
+            if self._hash_of[block] is None:
+                self._free.move_to_end(block, last=False)
+
     def _share(self, block: int) -> None:
         if not self._references[block]:
             del self._free[block]
@@ -193,8 +229,11 @@ class BlockManager:
     def _reference_faults(self, sequences: Iterable[Sequence]) -> Iterator[str]:
         owners: Counter[int] = Counter()
         for sequence in sequences:
-            owners.update(sequence.block_table)
-            if len(set(sequence.block_table)) != len(sequence.block_table):
+            held = _held(sequence)
+            owners.update(held)
+            if GIVEN_BACK in held or set(sequence.block_table[: sequence.first_block]) - {GIVEN_BACK}:
+                yield f"{sequence!r} does not hold its window, or more: {sequence.block_table}"
+            if len(set(held)) != len(held):
                 yield f"{sequence!r} holds a block twice: {sequence.block_table}"
         for block, count in enumerate(self._references):
             if count != owners[block]:
@@ -208,3 +247,7 @@ class BlockManager:
                 yield f"block {block} has a hash that leads to {self._block_of.get(digest)}"
         if len(self._block_of) != sum(digest is not None for digest in self._hash_of):
             yield "a hash leads to a block that does not carry it"
+
+
+def _held(sequence: Sequence) -> list[int]:
+    return sequence.block_table[sequence.first_block :]

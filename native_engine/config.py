@@ -16,6 +16,7 @@ DTYPES = ("auto", "float32", "float16", "bfloat16")
 QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4", "q8_0", "q4_1", "q4_0")
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
@@ -38,6 +39,7 @@ class EngineConfig:
     dtype: str = "auto"
     seed: int | None = None
     num_threads: int | None = None
+    target_tpot: float | None = None  # seconds
 
     @property
     def max_num_logits(self) -> int:
@@ -52,6 +54,15 @@ def parse_size(text: str) -> int:
         raise ValueError(f"not a size: {text!r}; expected a number with a unit, such as 4GiB, 512MB or 1073741824")
     number, unit = match.groups()
     return int(float(number) * _UNITS[(unit or "").lower()])
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from "50ms" or "0.05s". A bare number is refused: it could be either."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"not a duration: {text!r}; expected a number with its unit, such as 50ms or 0.05s")
+    number, unit = match.groups()
+    return float(number) * (1e-3 if unit == "ms" else 1.0)
 
 
 def validate(config: EngineConfig) -> list[str]:
@@ -74,6 +85,8 @@ def _count_faults(config: EngineConfig) -> Iterator[str]:
         yield _fault("num_speculative_tokens", config.num_speculative_tokens, expected)
     if config.num_threads is not None and config.num_threads < 1:
         yield _fault("num_threads", config.num_threads, "at least 1")
+    if config.target_tpot is not None and not (math.isfinite(config.target_tpot) and config.target_tpot > 0):
+        yield _fault("target_tpot", config.target_tpot, "a positive time, such as 50ms")
     if config.seed is not None and not -(2**63) <= config.seed < 2**64:
         yield _fault("seed", config.seed, "an integer of 64 bits")
 

@@ -17,6 +17,7 @@ from native_engine.block_manager import BlockManager
 from native_engine.config import EngineConfig
 from native_engine.histogram import Histogram
 from native_engine.host_tier import Copy, HostTier
+from native_engine.pace import Pace
 from native_engine.request import FinishReason, Logprobs, Sequence
 from native_engine.scheduler import Scheduler
 
@@ -45,6 +46,11 @@ class Runner(Protocol):
 
     @property
     def max_model_len(self) -> int: ...
+
+    @property
+    def window(self) -> int | None:
+        """The tokens that a token sees in the layer that sees most; None where that is all."""
+        ...
 
     def copy(self, copies: list[Copy]) -> None:
         """Moves blocks between cache and host tier, in this order."""
@@ -96,9 +102,10 @@ class Stats:
 class Engine:
     """A scheduler and a runner. One thread owns it; `check` and `stats` may be called from any."""
 
-    def __init__(self, runner: Runner, scheduler: Scheduler) -> None:
+    def __init__(self, runner: Runner, scheduler: Scheduler, pace: Pace | None = None) -> None:
         self.runner = runner
         self.scheduler = scheduler
+        self.pace = pace
         self.steps = 0
         self.step_times = Histogram(_STEP_SECONDS)
         self.step_tokens = Histogram(_STEP_TOKENS)
@@ -107,7 +114,7 @@ class Engine:
     @classmethod
     def create(cls, runner: Runner, config: EngineConfig) -> Engine:
         tier = HostTier(runner.num_host_blocks) if runner.num_host_blocks else None
-        blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching, tier)
+        blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching, tier, runner.window)
         scheduler = Scheduler(
             blocks,
             config.max_num_seqs,
@@ -116,7 +123,7 @@ class Engine:
             num_speculative_tokens=config.num_speculative_tokens,
             max_num_logits=config.max_num_logits,
         )
-        return cls(runner, scheduler)
+        return cls(runner, scheduler, None if config.target_tpot is None else Pace(config.target_tpot))
 
     def check(self, sequence: Sequence) -> None:
         """Raises ValueError, with the numbers, for a request that can never run."""
@@ -134,23 +141,46 @@ class Engine:
         return [output for sequence in self.scheduler.live for output in self.abort(sequence.request_id)]
 
     def step(self) -> list[SequenceOutput]:
-        """Schedule, run, give out the tokens. A batch that cannot be computed takes down its own sequences only."""
+        """Schedule, run, give out the tokens."""
         began = time.perf_counter()
-        batch = self.scheduler.schedule()
+        batch = self.scheduler.schedule(self.pace.limit if self.pace else None)
         if copies := self.scheduler.blocks.take_copies():
             self.runner.copy(copies)
         if not batch.items:
             return []
         self.steps += 1
         self.step_tokens.observe(batch.num_tokens)
-        self.step_decodes.observe(sum(item.num_new_tokens == 1 for item in batch.items))
-        try:
-            advanced = self.scheduler.postprocess(batch, self.runner.execute(batch))
-        except Exception:
-            logger.exception("a step failed; its %d requests end with an error", len(batch.items))
-            return [_output(sequence, 0) for sequence in self.scheduler.fail(batch)]
-        self.step_times.observe(time.perf_counter() - began)
-        return [_output(sequence, num_new_tokens) for sequence, num_new_tokens in advanced]
+        num_decodes = sum(item.num_new_tokens == 1 for item in batch.items)
+        self.step_decodes.observe(num_decodes)
+        outputs = self._compute(batch)
+        seconds = time.perf_counter() - began
+        self.step_times.observe(seconds)
+        if self.pace:
+            self.pace.observe(batch.num_tokens, seconds, has_prefill=num_decodes < len(batch.items))
+        return outputs
+
+    def _compute(self, batch: ScheduledBatch) -> list[SequenceOutput]:
+        """A batch that fails is run by halves, until only those have ended that cannot be computed.
+
+        What the failed run wrote into the cache is written again, the same; tokens are chosen after all computing, so
+        none was yet.
+        """
+        parts, outputs = [batch], list[SequenceOutput]()
+        while parts:
+            part = parts.pop()
+            try:
+                tokens = self.runner.execute(part)
+            except Exception:
+                if len(part.items) > 1:
+                    logger.exception("a step of %d requests failed: looking for the one at fault", len(part.items))
+                    parts += reversed(part.halves())
+                    continue
+                logger.exception("%s cannot be computed; it ends with an error", part.items[0].sequence.request_id)
+                outputs += [_output(sequence, 0) for sequence in self.scheduler.fail(part)]
+                parts = [still for each in parts if (still := each.running()).items]
+                continue
+            outputs += [_output(*grown) for grown in self.scheduler.postprocess(part, tokens)]
+        return outputs
 
     def stats(self) -> Stats:
         scheduler, tier = self.scheduler, self.scheduler.blocks.host_tier

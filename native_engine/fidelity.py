@@ -10,7 +10,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import torch
 
 from native_engine.batch import ScheduledBatch, ScheduledSequence
-from native_engine.config import BLOCK_SIZE, EngineConfig
+from native_engine.config import BLOCK_SIZE, KV_CACHE_DTYPES, EngineConfig
 from native_engine.loading.raw import RawTensor
 from native_engine.loading.weights import Weights
 from native_engine.model_runner import Runner, fill_step, load_runner
@@ -54,8 +54,11 @@ SETTINGS = (
     Setting("q4_1", "q4_1"),
     Setting("q4_0", "q4_0"),
     Setting("as the file is", as_file=True),
-    Setting("KV float16", dtype="float32", kv_cache_dtype="float16"),
-    Setting("KV fp8", dtype="float32", kv_cache_dtype="fp8"),
+    *(
+        Setting(f"KV {dtype}", "none", dtype, "float32")
+        for dtype in KV_CACHE_DTYPES
+        if dtype not in ("auto", "float32")
+    ),
 )
 
 
@@ -99,8 +102,9 @@ def measure(
 
 
 def as_plain(weights: Weights) -> Weights:
-    """The matrices as a bfloat16 checkpoint would have them, whatever the file's format."""
+    """The matrices as a bfloat16 checkpoint would have them, whatever the file's format; kept, for each format asks."""
 
+    @cache
     def plain(name: str) -> RawTensor:
         raw = weights.get(name)
         return as_type(raw, "BF16") if len(raw.shape) > 1 else raw
@@ -124,7 +128,7 @@ def _logits(runner: Runner, window: list[int]) -> Floats:
     sequence = Sequence("window", window, SamplingParams())
     sequence.block_table = list(range(-(-len(window) // BLOCK_SIZE)))
     count = len(window)
-    fill_step(runner.step, ScheduledBatch([ScheduledSequence(sequence, count, count)], count, []).items)
+    fill_step(runner.step, ScheduledBatch([ScheduledSequence(sequence, count, count)]).items)
     return runner.forward()[0].numpy()
 
 

@@ -35,6 +35,8 @@ class Runner(ABC):
         model = weights.config
         self.max_model_len = max_model_len(config, model)
         self.weight_bytes = weight_bytes
+        widths = [width for width in model.windows if width is not None]
+        self.window = max(widths) if len(widths) == model.num_layers else None
         self.sampler = Sampler(config.seed)
         dtype = CACHE_TYPES[CACHE_TYPE_OF.get(config.kv_cache_dtype, config.kv_cache_dtype)]
         self.num_blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)

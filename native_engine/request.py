@@ -42,7 +42,7 @@ class Constraint(Protocol):
 
     @property
     def ready(self) -> bool:
-        """`allowed` would answer at once. What waits for it may be left out of a step."""
+        """`allowed` would answer at once. A step goes on without those that are not, while others get on."""
         ...
 
     def allowed(self) -> bytes | None:
@@ -158,7 +158,9 @@ class Sequence:
         "eos_token_ids",
         "finish_reason",
         "finished_at",
+        "first_block",
         "first_token_at",
+        "is_held",
         "logprobs",
         "lookup",
         "max_total_tokens",
@@ -210,8 +212,10 @@ class Sequence:
         self.num_computed_tokens = 0
         self.num_cached_tokens = 0  # prompt tokens found in the prefix cache when first admitted
         self.num_preemptions = 0
+        self.is_held = False  # the last step could not give it a token: its mask was not made yet
         self.num_yields = 0  # preemptions for a request of a better priority
         self.block_table: list[int] = []
+        self.first_block = 0  # the table's entries before it lie behind the window and have been given back
         self.block_hashes: list[bytes] = []  # of each full block so far; survives preemption, so each is made once
         self.max_total_tokens = 0  # prompt and output together; the scheduler sets it on admission
         self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids
@@ -241,6 +245,11 @@ class Sequence:
             f"Sequence({self.request_id!r}, {self.status.value}, prompt={self.num_prompt_tokens}, "
             f"output={self.num_output_tokens}, computed={self.num_computed_tokens})"
         )
+
+
+def is_ready(sequence: Sequence) -> bool:
+    """Whether a token can be chosen for it without waiting."""
+    return sequence.constraint is None or sequence.constraint.ready
 
 
 def stages_of(sequences: ListLike[Sequence], now: float) -> Stages:

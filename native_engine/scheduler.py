@@ -29,12 +29,13 @@ from collections.abc import Sequence as ListLike
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
 from native_engine.drafts import PromptLookup
-from native_engine.request import FinishReason, Sequence, Status
+from native_engine.request import FinishReason, Sequence, Status, is_ready
 
 logger = logging.getLogger(__name__)
 
 OVERTAKINGS = 8
 MAX_YIELDS = 3
+LEAST_PREFILL = 16
 
 _RUNNING, _FINISHED = Status.RUNNING, Status.FINISHED
 _PROMOTED, _ORDINARY = 0, 1
@@ -141,14 +142,20 @@ class Scheduler:
         self._finish(sequence, FinishReason.ABORT)
         return sequence
 
-    def schedule(self) -> ScheduledBatch:
-        """One token for each that decodes, then, while budget lasts, chunks of prompts and new requests, by rank."""
+    def schedule(self, decode_limit: int | None = None) -> ScheduledBatch:
+        """One token for each that decodes, then, while budget lasts, chunks of prompts and new requests, by rank.
+
+        `decode_limit`: the most tokens of a step in which something decodes. A prompt gets LEAST_PREFILL even then.
+        """
         items: list[ScheduledSequence] = []
         preempted: list[Sequence] = []
+        if self.blocks.window is not None:
+            for sequence in self.running:
+                self.blocks.slide(sequence)
         self._displace(preempted)
-        prefills = self._schedule_decodes(items, preempted)
+        prefills = self._schedule_decodes(items, preempted, skip_held=True)
         num_decodes = len(items)
-        budget = self.max_num_batched_tokens - num_decodes
+        budget = self._prefill_budget(num_decodes, decode_limit)
         for sequence in prefills:
             if not preempted:  # whoever were let in now would be the next to step aside
                 budget -= self._admit(items, budget, before=sequence)
@@ -156,12 +163,14 @@ class Scheduler:
         if not preempted:
             budget -= self._admit(items, budget)
         if len(items) == num_decodes:  # prompts use what a step can hold better than guesses do
-            budget -= self._draft(items, min(budget, self.max_num_logits - num_decodes))
-        return ScheduledBatch(items, self.max_num_batched_tokens - budget, preempted)
+            self._draft(items, min(budget, self.max_num_logits - num_decodes))
+        if not items:  # nobody else gets on meanwhile: the runner may wait for masks
+            self._schedule_decodes(items, preempted, skip_held=False)
+        return ScheduledBatch(items, preempted)
 
     def postprocess(self, batch: ScheduledBatch, tokens: ListLike[list[int]]) -> list[tuple[Sequence, int]]:
         """Gives each item that samples its tokens, in order; returns their sequences, some now finished, and how many
-        tokens each has now more."""
+        tokens each has now more. One that got none, since its mask was not made yet, is left out until it is."""
         sampled = [item for item in batch.items if item.samples]
         if len(tokens) != len(sampled):
             raise RuntimeError(f"the runner gave tokens to {len(tokens)} sequences of {len(sampled)}")
@@ -171,20 +180,31 @@ class Scheduler:
         advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].sequence.status is _RUNNING]
         grown = [(item.sequence, self._extend(item.sequence, new)) for item, new in advanced]
         for item, new in advanced:
-            if item.drafts:
+            if item.drafts and new:
                 self._keep_drafts(item, len(new) - 1)
         self._drop_finished()
-        return grown
+        return [(sequence, count) for sequence, count in grown if count or sequence.status is _FINISHED]
 
     def fail(self, batch: ScheduledBatch) -> list[Sequence]:
-        """Ends every sequence of a batch that could not be computed, and hides what it may have written."""
+        """Ends every sequence of a batch that could not be computed, and hides what it may have written.
+
+        Whoever was to read that in the same step has not been computed yet, and begins anew.
+        """
         sequences = [item.sequence for item in batch.items if item.sequence.status is _RUNNING]
+        unwritten: set[int] = set()
+        for sequence in sequences:
+            unwritten.update(sequence.block_table[sequence.num_computed_tokens // self.blocks.block_size :])
         for sequence in sequences:
             self._discard(sequence)
         self._drop_finished()
+        for reader in [each for each in self.running if not unwritten.isdisjoint(each.block_table)]:
+            self.blocks.forget(reader)
+            self._preempt(reader)
         return sequences
 
-    def _schedule_decodes(self, items: list[ScheduledSequence], preempted: list[Sequence]) -> list[Sequence]:
+    def _schedule_decodes(
+        self, items: list[ScheduledSequence], preempted: list[Sequence], *, skip_held: bool
+    ) -> list[Sequence]:
         """Schedules all that lack one token; returns those that lack more. Preempts from the end of `running`."""
         running, block_size = self.running, self.blocks.block_size
         prefills: list[Sequence] = []
@@ -195,24 +215,24 @@ class Scheduler:
             computed = sequence.num_computed_tokens
             if len(sequence.token_ids) - computed > 1:
                 prefills.append(sequence)
+            elif skip_held and sequence.is_held and not is_ready(sequence):
+                continue
             elif computed < len(sequence.block_table) * block_size or self._make_room(sequence, preempted):
                 if (computed + 1) % block_size == 0:
                     self.blocks.publish(sequence, computed + 1)
                 items.append(ScheduledSequence(sequence, 1, 1))
         return prefills
 
-    def _draft(self, items: list[ScheduledSequence], room: int) -> int:
+    def _draft(self, items: list[ScheduledSequence], room: int) -> None:
         """Guesses behind what decodes, in the blocks that are left: nobody steps aside for a guess."""
-        left = room
         for item in items:
             sequence = item.sequence
-            if sequence.lookup is not None and left > 0:
-                most = min(left, sequence.max_total_tokens - len(sequence.token_ids) - 1)
+            if sequence.lookup is not None and room > 0:
+                most = min(room, sequence.max_total_tokens - len(sequence.token_ids) - 1)
                 drafts = sequence.lookup.guess(sequence.token_ids, most)
                 item.drafts = drafts[: self._slots_after(sequence, len(drafts))]
                 item.num_logits += len(item.drafts)
-                left -= len(item.drafts)
-        return room - left
+                room -= len(item.drafts)
 
     def _slots_after(self, sequence: Sequence, wanted: int) -> int:
         """Slots for tokens after the last; one more block for them where more are free than will soon be asked for."""
@@ -230,6 +250,12 @@ class Scheduler:
             self.blocks.publish(sequence, sequence.num_computed_tokens + kept)
             sequence.num_computed_tokens += kept
             sequence.lookup.learn(kept)
+
+    def _prefill_budget(self, num_decodes: int, decode_limit: int | None) -> int:
+        left = self.max_num_batched_tokens - num_decodes
+        if decode_limit is None or not num_decodes:
+            return left
+        return min(left, max(decode_limit - num_decodes, LEAST_PREFILL))
 
     def _schedule_chunk(self, items: list[ScheduledSequence], sequence: Sequence, budget: int) -> int:
         """As much of the sequence's missing tokens as the budget allows; its blocks are there since its admission."""
@@ -344,6 +370,9 @@ class Scheduler:
 
     def _extend(self, sequence: Sequence, tokens: list[int]) -> int:
         """Returns how many of the tokens the sequence took: none after the one that ends it."""
+        sequence.is_held = not tokens
+        if sequence.is_held:
+            sequence.num_computed_tokens -= 1  # its logits are needed once more
         for count, token in enumerate(tokens):
             if token < 0:  # the logits were not numbers
                 self._discard(sequence)

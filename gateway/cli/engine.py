@@ -36,6 +36,12 @@ def engine(
     max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer together.")] = None,
     max_num_seqs: Annotated[int, typer.Option(help="Most sequences in one step.")] = 64,
     max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens in one step.")] = 512,
+    target_tpot: Annotated[
+        str | None,
+        typer.Option(
+            help="Prompts let running answers have a token at least this often, such as 50ms. [default: no limit]"
+        ),
+    ] = None,
     gpu_memory_utilization: Annotated[float, typer.Option(help="Share of the GPU's memory to use.")] = 0.92,
     kv_cache_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 4GiB.")] = None,
     kv_offload_memory: Annotated[
@@ -67,6 +73,7 @@ def engine(
         max_model_len=max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
+        target_tpot=_duration(target_tpot),
         gpu_memory_utilization=gpu_memory_utilization,
         kv_cache_memory=_size("--kv-cache-memory", kv_cache_memory),
         kv_offload_memory=_size("--kv-offload-memory", kv_offload_memory) or 0,
@@ -124,3 +131,12 @@ def _size(flag: str, text: str | None) -> int | None:
         return None if text is None else parse_size(text)
     except ValueError as fault:
         raise CliError(f"{flag}: {fault}", exit_code=2) from fault
+
+
+def _duration(text: str | None) -> float | None:
+    from native_engine.config import parse_duration
+
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as fault:
+        raise CliError(f"--target-tpot: {fault}", exit_code=2) from fault

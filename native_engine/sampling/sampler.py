@@ -8,7 +8,7 @@ typical_p). Log probabilities are of the untouched row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence as ListLike
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from native_engine.batch import ScheduledSequence
-from native_engine.request import Sequence
+from native_engine.request import Sequence, is_ready
 from native_engine.sampling.adjustments import Adjustments, adjustments_of
 from native_engine.sampling.draw import draw
 from native_engine.sampling.logprobs import logprobs_of
@@ -41,17 +41,24 @@ class Sampler:
     def __init__(self, seed: int | None = None) -> None:
         self._seeds = np.random.SeedSequence(None if seed is None else seed % 2**64)
 
-    def sample(self, logits: torch.Tensor, greedy: list[int], items: Iterable[ScheduledSequence]) -> list[list[int]]:
+    def sample(self, logits: torch.Tensor, greedy: list[int], items: ListLike[ScheduledSequence]) -> list[list[int]]:
         """The new tokens of each item that samples; [-1] where its row was not finite or nothing may be chosen.
 
-        logits [rows, vocabulary], float32, and their argmax: `num_logits` rows for each item, in order.
+        logits [rows, vocabulary], float32, and their argmax: `num_logits` rows for each item, in order. One whose mask
+        is not made yet gets none, so that the others need not wait; where there are no others, the first is waited for.
         """
-        rows, tokens, end = logits.numpy(), [], 0
+        rows, tokens, end = logits.numpy(), list[list[int]](), 0
+        waits = not any(is_ready(item.sequence) or not item.samples for item in items)
         for item in items:
             end += item.num_logits
-            if item.samples:
+            if not item.samples:
+                continue
+            if waits or is_ready(item.sequence):
                 first = end - 1 - len(item.drafts)
                 tokens.append(self._sample(rows[first:end], greedy[first:end], item))
+                waits = False
+            else:
+                tokens.append([])
         return tokens
 
     def _sample(self, rows: Logits, greedy: list[int], item: ScheduledSequence) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import stat
 from pathlib import Path
@@ -13,6 +14,7 @@ from gateway.cli import doctor, summary
 from gateway.cli.console import CliError
 from gateway.cli.main import app
 from native_engine.loading import store
+from tests.native_engine.tiny_model import write_gguf
 
 COMMANDS = ["up", "serve", "engine", "sign-in", "models", "bench", "doctor"]
 COMMANDS += ["keys", "users", "groups", "service-accounts", "sessions", "audit", "quotas", "usage"]
@@ -52,6 +54,7 @@ def test_engine_tells_all_bad_settings_at_once(tmp_path: Path) -> None:
 
 def test_engine_says_what_a_size_looks_like() -> None:
     assert "--kv-cache-memory: not a size: 'big'" in str(fault("engine", "--kv-cache-memory", "big"))
+    assert "--target-tpot: not a duration: '50'" in str(fault("engine", "--target-tpot", "50"))
 
 
 def test_serve_tells_all_bad_settings_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,3 +150,23 @@ def test_up_tells_the_link_that_signs_in_and_is_silent_where_a_provider_does_tha
     assert link in capsys.readouterr().out
     summary.show(summary.Facts("http://127.0.0.1:8080", None, None, False, tmp_path), [])
     assert "signs in" not in capsys.readouterr().out
+
+
+def test_formats_are_measured_a_line_each(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("hello world, hello world")
+    model = write_gguf(tmp_path / "m.gguf")
+    options = ["--model", str(model), "--data-dir", str(tmp_path), "--text", str(text), "--quick"]
+    table = invoke("bench", "quantization", *options).stdout.splitlines()
+    assert table[1].split()[:3] == ["format", "weights", "MiB"]
+    rows = [json.loads(line) for line in invoke("bench", "quantization", *options, "--json").stdout.splitlines()]
+    assert [row["name"] for row in rows] == [line[:16].strip() for line in table[2:]]
+    assert rows[0]["name"] == "float32"
+    assert all(row["perplexity"] > 1 for row in rows)
+
+
+def test_a_text_that_predicts_nothing_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("")
+    options = ["--model", str(write_gguf(tmp_path / "m.gguf")), "--data-dir", str(tmp_path), "--text", str(text)]
+    assert "--text" in str(fault("bench", "quantization", *options))

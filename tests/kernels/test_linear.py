@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.linear import linear
-from kernels.linear.cpu import PackedWeight, pack
+from kernels.linear.cpu import JoinedWeight, PackedWeight, pack
 from kernels.linear.formats import FORMATS
 from kernels.native.library import available
 from kernels.native.program import Buffer, Program
@@ -37,7 +37,9 @@ def exact_inputs(rows: int, k: int, seed: int = 0) -> np.ndarray:
     return values.reshape(rows, -1)[:, :k].astype(np.float32)
 
 
-def native(isa: str, x: np.ndarray, weight: PackedWeight, threads: int = 2, **kwargs: np.ndarray) -> np.ndarray:
+def native(
+    isa: str, x: np.ndarray, weight: PackedWeight | JoinedWeight, threads: int = 2, **kwargs: np.ndarray
+) -> np.ndarray:
     program = Program(MAX_ROWS, MAX_ROWS, threads, isa)
     bias = torch.from_numpy(kwargs["bias"]) if "bias" in kwargs else None
     residual = filled(program, kwargs["residual"]) if "residual" in kwargs else None
@@ -153,3 +155,20 @@ def test_a_weight_that_cannot_be_packed_is_refused_with_the_reason() -> None:
         pack(np.zeros(19, np.uint8), "Q4_1", 1, 32)
     with pytest.raises(ValueError, match="FP8_E4M3 weights are not reordered"):
         pack(np.zeros(36, np.uint8), "FP8_E4M3", 1, 32, np.arange(32, dtype=np.int32))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_joined_weights_give_each_part_its_own_columns_bias_and_residual(isa: str) -> None:
+    """Bit for bit what each part gives alone, one of them with columns in an order of its own."""
+    k, x = 64, normal(5, 64)
+    order = np.random.default_rng(1).permutation(k).astype(np.int32)
+    shapes = [("Q8_0", 7, None), ("INT4_32", 33, order), ("F32", 16, None)]
+    parts = [pack(raw_weight(name, n, k), name, n, k, columns) for name, n, columns in shapes]
+    bias, residual = normal(56, seed=2), normal(5, 56, seed=3)
+    joined = native(isa, x, JoinedWeight(tuple(parts)), bias=bias, residual=residual)
+    first = 0
+    for part in parts:
+        columns = slice(first, first + part.n)
+        alone = native(isa, x, part, bias=bias[columns], residual=np.ascontiguousarray(residual[:, columns]))
+        np.testing.assert_array_equal(joined[:, columns], alone)
+        first += part.n

@@ -28,15 +28,24 @@ def expected_output(prompt: list[int], num_tokens: int, stop_ids: frozenset[int]
 
 
 class FakeRunner:
-    """Writes each token into its slot, all items first as the contract says, then reads whole sequences back."""
+    """Writes each token into its slot, all items first as the contract says, then reads sequences back: their windows.
+
+    What it makes of them hangs on all tokens, so that a wrong one shows, whatever a model would see.
+    """
 
     def __init__(
-        self, num_blocks: int, max_model_len: int = 4096, block_size: int = 16, num_host_blocks: int = 0
+        self,
+        num_blocks: int,
+        max_model_len: int = 4096,
+        block_size: int = 16,
+        num_host_blocks: int = 0,
+        window: int | None = None,
     ) -> None:
         self.num_blocks = num_blocks
         self.max_model_len = max_model_len
         self.block_size = block_size
         self.num_host_blocks = num_host_blocks
+        self.window = window
         self.cache: list[int | None] = [None] * (num_blocks * block_size)
         self.host: list[int | None] = [None] * (num_host_blocks * block_size)
         self.batches: list[ScheduledBatch] = []
@@ -75,12 +84,15 @@ class FakeRunner:
                 self.cache[self._slot(item.sequence, position)] = token
 
     def read(self, sequence: Sequence) -> list[int]:
-        tokens = [self.cache[self._slot(sequence, position)] for position in range(sequence.num_tokens)]
-        assert tokens == sequence.token_ids, f"the cache of {sequence!r} holds other tokens than it has"
+        seen = range(max(0, sequence.num_tokens - (self.window or sequence.num_tokens)), sequence.num_tokens)
+        tokens = [self.cache[self._slot(sequence, position)] for position in seen]
+        assert tokens == sequence.token_ids[seen.start :], f"the cache of {sequence!r} holds other tokens than it has"
         return sequence.token_ids
 
     def _slot(self, sequence: Sequence, position: int) -> int:
-        return sequence.block_table[position // self.block_size] * self.block_size + position % self.block_size
+        block = sequence.block_table[position // self.block_size]
+        assert block >= 0, f"{sequence!r} reads or writes a block that was given back"
+        return block * self.block_size + position % self.block_size
 
 
 def make_sequence(
@@ -110,10 +122,11 @@ def make_scheduler(
     caching: bool = True,
     num_speculative_tokens: int = 0,
     num_host_blocks: int = 0,
+    window: int | None = None,
 ) -> Scheduler:
     tier = HostTier(num_host_blocks) if num_host_blocks else None
     return Scheduler(
-        BlockManager(num_blocks, 16, caching, tier),
+        BlockManager(num_blocks, 16, caching, tier, window),
         max_num_seqs,
         max_num_batched_tokens,
         max_model_len,

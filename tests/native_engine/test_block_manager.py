@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_engine.block_manager import BlockManager
+from native_engine.block_manager import GIVEN_BACK, BlockManager
 from native_engine.request import Sequence
 from tests.native_engine.fake_runner import make_sequence
 
@@ -156,6 +156,52 @@ def test_each_full_block_is_hashed_once() -> None:
     compute(blocks, sequence)
     assert sequence.block_hashes[:2] == hashes
     assert len(sequence.block_hashes) == 3
+
+
+@pytest.mark.parametrize("window", [1, 2, 16, 17, 18, 33, 34, 49])
+@pytest.mark.parametrize("computed", [0, 1, 31, 32, 47, 48])
+def test_what_no_coming_token_sees_is_given_back_and_nothing_else(window: int, computed: int) -> None:
+    blocks = BlockManager(8, window=window)
+    sequence = make_sequence("a", 49)
+    assert blocks.allocate(sequence)
+    sequence.num_computed_tokens = computed
+    blocks.slide(sequence)
+    blocks.slide(sequence)
+    seen = {position // 16 for position in range(max(0, computed + 1 - window), 49)}
+    assert [block != GIVEN_BACK for block in sequence.block_table] == [index in seen for index in range(4)]
+    assert blocks.num_used == len(seen)
+    assert blocks.check_integrity([sequence]) == []
+    blocks.free(sequence)
+    assert (blocks.num_free, sequence.first_block) == (8, 0)
+
+
+def test_what_was_given_back_can_still_be_found() -> None:
+    blocks = BlockManager(16, window=20)
+    sequence = admitted(blocks, make_sequence("a", 100))
+    blocks.slide(sequence)
+    assert sequence.first_block == 5
+    assert hits(blocks, make_sequence("b", 40)) == 32
+
+
+def test_with_a_window_a_prefix_whose_end_is_gone_is_shorter() -> None:
+    blocks = BlockManager(12, window=20)
+    blocks.free(admitted(blocks, make_sequence("a", 81)))
+    gone = make_sequence("gone", 81)
+    assert blocks.allocate(gone)
+    assert (gone.num_computed_tokens, gone.first_block) == (80, 3)
+    blocks._drop_hash(gone.block_table[4])
+    blocks.free(gone)
+    again = make_sequence("again", 81)
+    assert blocks.allocate(again)
+    assert (again.num_computed_tokens, again.first_block) == (64, 2)
+    assert blocks.check_integrity([again]) == []
+
+
+def test_integrity_check_sees_a_hole_in_a_window() -> None:
+    blocks = BlockManager(8, window=20)
+    sequence = admitted(blocks, make_sequence("a", 60))
+    sequence.block_table[2] = GIVEN_BACK
+    assert any("does not hold its window" in fault for fault in blocks.check_integrity([sequence]))
 
 
 def test_integrity_check_sees_a_leak_and_a_double_owner() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from native_engine.config import EngineConfig, parse_size, validate
+from native_engine.config import EngineConfig, parse_duration, parse_size, validate
 
 
 def test_the_defaults_have_no_fault() -> None:
@@ -20,6 +20,8 @@ def test_the_defaults_have_no_fault() -> None:
         ("model", "", "a model name"),
         ("max_model_len", 1, "at least 2"),
         ("max_num_seqs", 0, "at least 1"),
+        ("target_tpot", 0.0, "a positive time, such as 50ms"),
+        ("target_tpot", float("nan"), "a positive time"),
         ("max_num_batched_tokens", 63, "at least max_num_seqs (64)"),
         ("gpu_memory_utilization", 0.0, "above 0 and at most 1"),
         ("gpu_memory_utilization", 1.5, "above 0 and at most 1"),
@@ -69,6 +71,17 @@ def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
 def test_what_is_not_a_size_is_refused_by_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="not a size"):
         parse_size(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("50ms", 0.05), ("0.05s", 0.05), (" 7.5 ms ", 0.0075), ("2s", 2.0)])
+def test_durations_are_read_with_their_units(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "50", "ms", "-1ms", "5us", "50msec"])
+def test_what_is_not_a_duration_is_refused_by_its_text(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(text)
 
 
 def test_scheduler_and_engine_load_without_torch() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native_engine.drafts import MOST_REST, PromptLookup
@@ -89,6 +89,7 @@ def run(
     return engine, sequences
 
 
+@settings(deadline=None)
 @given(
     prompts=st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=40), min_size=1, max_size=6),
     speculative=st.integers(1, 9),

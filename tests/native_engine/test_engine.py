@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from native_engine.batch import ScheduledBatch
 from native_engine.config import EngineConfig
 from native_engine.engine import Engine, EngineLoop, EngineStopped, SequenceOutput
-from native_engine.request import FinishReason
+from native_engine.request import FinishReason, SamplingParams, Sequence
+from native_engine.sampling.sampler import Sampler
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler, make_sequence
 
 
@@ -131,6 +135,151 @@ def test_a_failed_step_ends_its_own_requests_only(caplog: pytest.LogCaptureFixtu
     assert waiting.output_token_ids == expected_output(waiting.token_ids[:20], 3)
     assert waiting.num_cached_tokens == 0
     assert engine.stats().kv_blocks_used == 0
+
+
+class PoisonedRunner(FakeRunner):
+    """Cannot compute a batch in which one of these requests has come to the position given."""
+
+    def __init__(self, num_blocks: int, poison: dict[str, int]) -> None:
+        super().__init__(num_blocks)
+        self.poison = poison
+
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
+        for item in batch.items:
+            at = self.poison.get(item.sequence.request_id, 10**6)
+            if item.sequence.num_computed_tokens + item.num_new_tokens > at:
+                self.store(ScheduledBatch(batch.items[: batch.items.index(item)]))
+                raise RuntimeError("poison")
+        return super().execute(batch)
+
+
+@pytest.mark.parametrize("at", [0, 10, 25])
+def test_of_a_step_that_fails_only_whoever_is_at_fault_ends(at: int, caplog: pytest.LogCaptureFixture) -> None:
+    engine = Engine(PoisonedRunner(64, {"3": at}), make_scheduler(64, max_num_batched_tokens=512))
+    sequences = [make_sequence(str(index), [index + 1] * 20, 12) for index in range(7)]
+    for sequence in sequences:
+        engine.add(sequence)
+    outputs = []
+    while engine.scheduler.has_work:
+        outputs += engine.step()
+    ends = {output.request_id: output.finish_reason for output in outputs if output.finish_reason}
+    assert ends == {str(index): FinishReason.ERROR if index == 3 else FinishReason.LENGTH for index in range(7)}
+    for sequence in sequences:
+        told = [
+            token for output in outputs if output.request_id == sequence.request_id for token in output.new_token_ids
+        ]
+        assert told == sequence.output_token_ids == expected_output(sequence.token_ids[:20], len(told))
+    assert "3 cannot be computed" in caplog.text
+    assert engine.stats().kv_blocks_used == 0
+
+
+def test_whoever_was_to_read_what_was_never_written_begins_anew() -> None:
+    engine = Engine(PoisonedRunner(64, {"0": 30}), make_scheduler(64, max_num_batched_tokens=512))
+    sequences = [make_sequence(str(index), 70, 8) for index in range(3)]
+    for sequence in sequences:
+        engine.add(sequence)
+    while engine.scheduler.has_work:
+        engine.step()
+        assert engine.scheduler.blocks.check_integrity(engine.scheduler.running) == []
+    assert [sequence.finish_reason for sequence in sequences] == [FinishReason.ERROR, *[FinishReason.LENGTH] * 2]
+    assert all(sequence.output_token_ids == expected_output(sequence.token_ids[:70], 8) for sequence in sequences[1:])
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    poison=st.dictionaries(st.sampled_from("012345"), st.integers(0, 60), max_size=3),
+    shared=st.integers(0, 40),
+    num_blocks=st.integers(6, 20),
+    budget=st.integers(6, 100),
+)
+def test_poison_anywhere_ends_nobody_else(poison: dict[str, int], shared: int, num_blocks: int, budget: int) -> None:
+    scheduler = make_scheduler(num_blocks, max_num_seqs=6, max_num_batched_tokens=budget)
+    engine = Engine(PoisonedRunner(num_blocks, poison), scheduler)
+    sequences = [make_sequence(str(index), [1] * shared + [index % 3] * 10, 15) for index in range(6)]
+    prompts = [list(sequence.token_ids) for sequence in sequences]
+    for sequence in sequences:
+        engine.add(sequence)
+    outputs = []
+    while scheduler.has_work:
+        outputs += engine.step()
+        assert scheduler.blocks.check_integrity(scheduler.running) == []
+    ends = [output.request_id for output in outputs if output.finish_reason]
+    assert sorted(ends) == sorted("012345")
+    for sequence, prompt in zip(sequences, prompts, strict=True):
+        hit = poison.get(sequence.request_id, 10**6) < shared + 10 + 14
+        assert (sequence.finish_reason is FinishReason.ERROR) == hit
+        assert sequence.output_token_ids == expected_output(prompt, sequence.num_output_tokens)
+        assert hit or sequence.num_output_tokens == 15
+    assert scheduler.blocks.num_used == 0
+
+
+class SlowMask:
+    """A constraint whose mask is made when the test says so, and which allows everything."""
+
+    def __init__(self) -> None:
+        self.ready = False
+
+    def allowed(self) -> bytes | None:
+        self.ready = True  # whoever asks has waited
+        return b"\xff" * 8
+
+    def push(self, token: int) -> None:
+        self.ready = False
+
+
+class SamplingRunner(FakeRunner):
+    """Lets the real sampler choose the token that the fake one would."""
+
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
+        wanted = [tokens[0] for tokens in super().execute(batch)]
+        rows = torch.zeros(len(wanted), 64)
+        rows[range(len(wanted)), wanted] = 9.0
+        return Sampler().sample(rows, wanted, batch.items)
+
+
+def held_pair() -> tuple[Engine, Sequence, Sequence, SlowMask]:
+    engine = Engine(SamplingRunner(64), make_scheduler(64))
+    free, slow, mask = make_sequence("free", 20, 6), make_sequence("slow", [9] * 15, 6), SlowMask()
+    free.params = slow.params = SamplingParams(max_tokens=6, temperature=0.0)
+    slow.constraint = mask
+    engine.add(free)
+    engine.add(slow)
+    return engine, free, slow, mask
+
+
+def test_a_slow_mask_holds_nobody_else_up() -> None:
+    engine, free, slow, mask = held_pair()
+    steps = [[output.request_id for output in engine.step()] for _ in range(3)]
+    assert steps == [["free"]] * 3
+    assert engine.runner.batches[-1].items[0].sequence is free  # type: ignore[attr-defined]
+    assert len(engine.runner.batches[-1].items) == 1, "what is waited for is not computed again and again"  # type: ignore[attr-defined]
+    mask.ready = True
+    assert {output.request_id for output in engine.step()} == {"free", "slow"}
+    while engine.scheduler.has_work:
+        engine.step()
+    for sequence in (free, slow):
+        prompt = sequence.token_ids[: sequence.num_prompt_tokens]
+        assert sequence.output_token_ids == expected_output(prompt, 6)
+
+
+def test_where_nobody_else_gets_on_the_mask_is_waited_for() -> None:
+    engine, free, slow, _ = held_pair()
+    engine.abort("free")
+    for _ in range(20):
+        assert engine.scheduler.has_work == (slow.finish_reason is None)
+        engine.step()
+    assert slow.output_token_ids == expected_output([9] * 15, 6)
+    assert free.num_output_tokens == 0
+
+
+def test_a_held_request_can_be_aborted() -> None:
+    engine, _, slow, mask = held_pair()
+    engine.step()
+    engine.step()
+    assert slow.is_held
+    assert [output.finish_reason for output in engine.abort("slow")] == [FinishReason.ABORT]
+    assert engine.scheduler.blocks.check_integrity(engine.scheduler.running) == []
+    assert mask.ready is False
 
 
 def test_logits_that_are_no_numbers_end_with_an_error_and_without_a_token() -> None:

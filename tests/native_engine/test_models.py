@@ -160,7 +160,7 @@ def logits_of(runner: Runner, prompt: list[int]) -> np.ndarray:
     sequence.block_table = [5, 2, 9, 0, 7, 3, 1, 8][: -(-len(prompt) // 16)]
     first = len(prompt) // 3
     for count in filter(None, (first, len(prompt) - first - 1, 1)):
-        batch = ScheduledBatch([ScheduledSequence(sequence, count, 1)], count, [])
+        batch = ScheduledBatch([ScheduledSequence(sequence, count, 1)])
         fill_step(runner.step, batch.items)
         logits, _ = runner.forward()
         sequence.num_computed_tokens += count

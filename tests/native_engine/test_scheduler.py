@@ -432,3 +432,29 @@ def test_a_promoted_request_is_not_displaced() -> None:
         run_step(scheduler, runner)
     assert [sequence.request_id for sequence in scheduler.running] == ["batch"]
     assert scheduler.num_preemptions == 0
+
+
+@pytest.mark.parametrize("prompt", [20, 300])
+def test_with_a_window_a_long_answer_holds_few_blocks(prompt: int) -> None:
+    window = 100
+    scheduler, runner = make_scheduler(num_blocks=64, window=window), FakeRunner(64, window=window)
+    scheduler.add(sequence := make_sequence("a", prompt, 600))
+    most = 0
+    while scheduler.has_work:
+        run_step(scheduler, runner)
+        if sequence.num_output_tokens > 1:
+            most = max(most, scheduler.blocks.num_used)
+    assert most <= -(-window // 16) + 2
+    assert sequence.output_token_ids == expected_output(sequence.token_ids[:prompt], 600)
+
+
+def test_a_preempted_request_with_a_window_goes_on_as_before() -> None:
+    scheduler, runner = make_scheduler(num_blocks=8, window=40), FakeRunner(8, window=40)
+    sequences = [make_sequence(str(index), [index + 1] * 60, 60, priority=2 - index) for index in range(3)]
+    for sequence in sequences:
+        for _ in range(15):
+            run_step(scheduler, runner)
+        scheduler.add(sequence)
+    run_all(scheduler, runner)
+    assert scheduler.num_preemptions > 0
+    assert all(sequence.output_token_ids == expected_output(sequence.token_ids[:60], 60) for sequence in sequences)

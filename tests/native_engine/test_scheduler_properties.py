@@ -52,6 +52,7 @@ def workloads(draw: st.DrawFn) -> tuple[Scheduler, list[Arrival], set[int]]:
         max_model_len,
         caching=caching,
         num_host_blocks=draw(st.integers(0, 6)) if caching else 0,
+        window=draw(st.sampled_from([None, None, 1, 15, 16, 17, 33, 70])),
     )
     requests = draw(st.lists(arrivals(min(max_model_len, num_blocks * 16) - 1), min_size=2, max_size=8))
     failing_step = draw(st.sampled_from([None, None, 0, 3, 10, 30]))
@@ -65,8 +66,11 @@ class Simulation:
         self.scheduler = scheduler
         self.requests = requests
         self.failing_steps = failing_steps
-        tier = scheduler.blocks.host_tier
-        self.runner = FakeRunner(scheduler.blocks.num_blocks, num_host_blocks=tier.num_blocks if tier else 0)
+        blocks = scheduler.blocks
+        tier = blocks.host_tier
+        self.runner = FakeRunner(
+            blocks.num_blocks, num_host_blocks=tier.num_blocks if tier else 0, window=blocks.window
+        )
         self.sequences: dict[int, Sequence] = {}
         self.order: list[str] = []
         self.ended: list[str] = []

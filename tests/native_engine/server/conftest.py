@@ -40,6 +40,7 @@ class ScriptedRunner:
     num_blocks = 64
     num_host_blocks = 0
     max_model_len = CONTEXT
+    window = None
 
     def __init__(self) -> None:
         self.script: list[int] = []
