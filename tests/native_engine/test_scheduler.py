@@ -458,3 +458,45 @@ def test_a_preempted_request_with_a_window_goes_on_as_before() -> None:
     run_all(scheduler, runner)
     assert scheduler.num_preemptions > 0
     assert all(sequence.output_token_ids == expected_output(sequence.token_ids[:60], 60) for sequence in sequences)
+
+
+def test_what_a_preempted_request_finds_of_its_own_is_not_counted_as_cached() -> None:
+    scheduler, runner, old, new = preempting_pair()
+    run_all(scheduler, runner)
+    assert new.num_preemptions == 1
+    assert (old.num_cached_tokens, new.num_cached_tokens) == (0, 0)
+    assert (scheduler.prefix_cache_queries, scheduler.prefix_cache_hits, scheduler.prompt_tokens) == (60, 0, 60)
+
+
+def test_a_preempted_request_finds_no_other_tenants_blocks() -> None:
+    scheduler, runner = make_scheduler(num_blocks=6), FakeRunner(6)
+    old, new = make_sequence("old", 30, 40, salt=b"one"), make_sequence("new", 30, 40, salt=b"two")
+    scheduler.add(old)
+    scheduler.add(new)
+    while scheduler.has_work:
+        run_step(scheduler, runner)
+        assert not set(old.block_table) & set(new.block_table)
+    assert new.num_preemptions == 1
+    assert old.output_token_ids == new.output_token_ids == expected_output(old.token_ids[:30], 40)
+
+
+@pytest.mark.parametrize("num_seqs", [1, 4])
+def test_every_sequence_at_its_limit_and_no_block_left_is_no_deadlock(num_seqs: int) -> None:
+    scheduler, runner = make_scheduler(num_blocks=4, max_num_seqs=num_seqs), FakeRunner(4)
+    sequences = [make_sequence(str(index), [index] * (63 - index), None) for index in range(6)]
+    for sequence in sequences:
+        scheduler.add(sequence)
+    run_all(scheduler, runner)
+    assert all(sequence.finish_reason is FinishReason.LENGTH for sequence in sequences)
+    assert all(sequence.num_tokens == 64 for sequence in sequences)
+    assert scheduler.blocks.num_free == 4
+
+
+@pytest.mark.parametrize(("num_blocks", "max_model_len"), [(4, 4096), (64, 64)])
+def test_a_prompt_that_leaves_room_for_one_token_gets_it(num_blocks: int, max_model_len: int) -> None:
+    scheduler, runner = make_scheduler(num_blocks, max_model_len=max_model_len), FakeRunner(num_blocks)
+    scheduler.add(sequence := make_sequence("a", 63, None))
+    run_all(scheduler, runner)
+    assert (sequence.num_output_tokens, sequence.finish_reason) == (1, FinishReason.LENGTH)
+    with pytest.raises(ValueError, match="has 64 tokens"):
+        scheduler.add(make_sequence("b", 64))

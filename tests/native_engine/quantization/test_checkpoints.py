@@ -123,7 +123,7 @@ def expected_logits(checkpoint: Checkpoint) -> np.ndarray:
 def logits_of(runner: Runner) -> np.ndarray:
     sequence = Sequence("r", PROMPT, SamplingParams())
     sequence.block_table = list(range(-(-len(PROMPT) // 16)))
-    fill_step(runner.step, ScheduledBatch([ScheduledSequence(sequence, len(PROMPT), 1)], len(PROMPT), []).items)
+    fill_step(runner.step, ScheduledBatch([ScheduledSequence(sequence, len(PROMPT), 1)]).items)
     return runner.forward()[0].numpy()[0].copy()
 
 

@@ -57,6 +57,27 @@ async def test_cached_tokens_are_in_the_account(bench: Bench) -> None:
     assert second["cached_tokens"] == 16 * whole_blocks > 0
 
 
+@pytest.mark.parametrize(("salts", "shared"), [(("a", "a"), True), (("a", "b"), False), ((None, "a"), False)])
+async def test_only_requests_of_one_salt_find_each_others_prefixes(
+    bench: Bench, salts: tuple[str | None, str | None], shared: bool
+) -> None:
+    cached = []
+    for salt in salts:
+        headers = {} if salt is None else {"x-sekisho-cache-salt": salt}
+        usage = (await bench.client.post(CHAT, chat_body("hello " * 40), headers)).json["usage"]
+        cached.append(usage["prompt_tokens_details"]["cached_tokens"])
+    assert cached[0] == 0
+    assert (cached[1] > 0) == shared
+
+
+async def test_several_answers_tell_only_what_was_in_the_cache_before_them(bench: Bench) -> None:
+    for request_id in ("first", "second"):
+        await bench.client.post(CHAT, chat_body("hello " * 40, n=3), {"x-request-id": request_id})
+    first, second = await account(bench, "first"), await account(bench, "second")
+    assert first["cached_tokens"] == 0, "the answers to one prompt share its blocks, and no earlier request's"
+    assert second["cached_tokens"] == (second["prompt_tokens"] - 1) // 16 * 16
+
+
 @pytest.mark.parametrize("fields", [{"n": 3}, {"prompt": ["hello", "world world"]}, {"prompt": ["a", "b"], "n": 2}])
 async def test_several_answers_and_prompts_add_up_to_their_usage(bench: Bench, fields: dict[str, Any]) -> None:
     bench.say("hello")

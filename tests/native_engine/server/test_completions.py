@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.native_engine.server.conftest import MODEL, Answer, Bench
+from tests.native_engine.server.conftest import CONTEXT, MODEL, Answer, Bench
 
 
 async def complete(bench: Bench, prompt: Any, **fields: Any) -> Answer:
@@ -86,3 +86,12 @@ async def test_a_stop_token_outside_the_vocabulary_is_refused_before_it_reaches_
     answer = await complete(bench, "hello", stop_token_ids=[10**6], min_tokens=1)
     assert (answer.status, answer.json["error"]["param"]) == (400, "stop_token_ids")
     assert "1000000" in answer.json["error"]["message"]
+
+
+async def test_a_prompt_of_exactly_the_limit_gets_one_token_and_one_more_is_refused(bench: Bench) -> None:
+    bench.say("hello world")
+    body = {"model": MODEL, "prompt": [3] * (CONTEXT - 1)}
+    answer = (await bench.client.post("/v1/completions", body)).json
+    assert (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]) == (1, "length")
+    refused = await bench.client.post("/v1/completions", body | {"prompt": [3] * CONTEXT})
+    assert (refused.status, refused.json["error"]["code"]) == (400, "context_length_exceeded")
