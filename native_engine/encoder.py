@@ -59,6 +59,8 @@ def load_encoder(config: EngineConfig, path: Path) -> Encoder | LastTokenEncoder
 def _load_bert(config: EngineConfig, folder: Path) -> Encoder:
     if config.dtype not in ("auto", "float32"):
         raise ConfigurationError(f"--dtype is {config.dtype}; an embedding model is computed in float32")
+    if config.quantization not in ("auto", "none"):
+        raise ConfigurationError(f"--quantization is {config.quantization}; an embedding model is computed in float32")
     model = encoder_config(folder)
     longest = config.max_model_len or model.max_seq_length
     if longest > model.max_position:

@@ -57,7 +57,7 @@ SETTINGS = (
     *(
         Setting(f"KV {dtype}", "none", dtype, "float32")
         for dtype in KV_CACHE_DTYPES
-        if dtype not in ("auto", "float32")
+        if dtype not in ("auto", "float32", "fp8_e4m3")  # the last is fp8 by its full name
     ),
 )
 

@@ -105,7 +105,7 @@ def _native(
 
 def _torch(config: EngineConfig, weights: Weights, longest: int, step: StepArrays, caches: list[LayerCache]) -> Forward:
     torch.set_num_threads(num_threads(config))
-    backbone = models.create_backbone(weights.config, TorchLoader(weights), longest)
+    backbone = models.create_backbone(weights.config, TorchLoader(weights, config.quantization), longest)
 
     def forward() -> Vector:
         with torch.inference_mode():

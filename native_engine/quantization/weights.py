@@ -82,7 +82,7 @@ class _Source:
 class TorchLoader:
     """Everything dequantised to float32: the truth that tests compare with, and the fallback without a compiler."""
 
-    def __init__(self, weights: Weights, quantization: str = "auto") -> None:
+    def __init__(self, weights: Weights, quantization: str) -> None:
         self._source = _Source(weights, quantization)
         self.has, self.vector = self._source.has, self._source.vector
 

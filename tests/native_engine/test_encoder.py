@@ -131,6 +131,8 @@ def test_inputs_may_be_as_long_as_the_model_has_positions_and_no_longer(tmp_path
         load(max_model_len=POSITIONS + 1)
     with pytest.raises(ConfigurationError, match="float32"):
         load(dtype="bfloat16")
+    with pytest.raises(ConfigurationError, match="--quantization is int8"):
+        load(quantization="int8")
 
 
 def test_a_text_is_never_cut_or_filled_up(tmp_path: Path) -> None:
