@@ -18,6 +18,7 @@ from backends.openai import OpenAIBackend
 _UNABLE: Mapping[str, Any] = {
     **refusals.NOWHERE,
     "bad_words": [],
+    "prompt_logprobs": None,
     "structured_outputs": {},
     "stop_token_ids": [],
     "min_tokens": 0,

@@ -16,6 +16,7 @@ from backends.openai import OpenAIBackend
 _UNABLE: Mapping[str, Any] = {
     **refusals.NOWHERE,
     "bad_words": [],
+    "prompt_logprobs": None,
     "typical_p": 1.0,
     "structured_outputs": {},
     "include_stop_str_in_output": False,

@@ -151,6 +151,8 @@ class BlockManager:
 
     def _cached_prefix(self, sequence: Sequence) -> list[int | None]:
         """Blocks that hold the beginning; None for one that is in the host tier."""
+        if sequence.wants_prompt_logprobs:  # the cache holds no logits
+            return []
         if not self.enable_prefix_caching:
             return []
         # Never all tokens: the last one must be computed, for its logits.

@@ -44,7 +44,7 @@ class EngineConfig:
     @property
     def max_num_logits(self) -> int:
         """Rows that a step has logits for: one for each sequence, and some more for log probabilities of prompts."""
-        return min(self.max_num_seqs + EXTRA_LOGITS, self.max_num_batched_tokens)
+        return self.max_num_seqs + EXTRA_LOGITS
 
 
 def parse_size(text: str) -> int:

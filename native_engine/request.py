@@ -31,10 +31,14 @@ class FinishReason(enum.Enum):
 
 
 class Logprobs(NamedTuple):
-    """Natural logarithms of what the model itself said, before temperature and limits; `top` is (token, logprob)s."""
+    """Natural logarithms of what the model itself said, before temperature and limits; `top` is (token, logprob)s.
+
+    `rank`: 1 where the chosen token was the likeliest.
+    """
 
     chosen: float
     top: tuple[tuple[int, float], ...]
+    rank: int
 
 
 class Constraint(Protocol):
@@ -58,7 +62,8 @@ class SamplingParams:
     act is told in `sampling.sampler`.
 
     `stop` strings are matched on text, outside the step loop. `logprobs` is the number of alternatives told with each
-    token; None tells nothing, not even the token's own. `bad_words` act by their spellings in tokens, `bad_words_ids`,
+    token; None tells nothing, not even the token's own; `prompt_logprobs` is the same for each token of the prompt but
+    the first. `bad_words` act by their spellings in tokens, `bad_words_ids`,
     which whoever has the tokenizer adds (`text.bad_words`).
     """
 
@@ -80,6 +85,7 @@ class SamplingParams:
     stop_token_ids: frozenset[int] = frozenset()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _require(self.max_tokens is None or self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
@@ -108,7 +114,9 @@ class SamplingParams:
         _require(self.seed is None or _is_seed(self.seed), "seed", self.seed, f"an integer of {SEED_BITS} bits")
         _require(all(self.stop), "stop", self.stop, "strings that are not empty")
         _require(all(token >= 0 for token in self.stop_token_ids), "stop_token_ids", self.stop_token_ids, "token ids")
-        _require(0 <= (self.logprobs or 0) <= MAX_LOGPROBS, "logprobs", self.logprobs, f"0 to {MAX_LOGPROBS}")
+        for name in ("logprobs", "prompt_logprobs"):
+            count = getattr(self, name)
+            _require(0 <= (count or 0) <= MAX_LOGPROBS, name, count, f"0 to {MAX_LOGPROBS}")
 
     @property
     def is_greedy(self) -> bool:
@@ -171,6 +179,7 @@ class Sequence:
         "num_yields",
         "params",
         "priority",
+        "prompt_logprobs",
         "queued_at",
         "rank",
         "request_id",
@@ -221,6 +230,7 @@ class Sequence:
         self.stop_ids = params.stop_token_ids if params.ignore_eos else params.stop_token_ids | eos_token_ids
         self.logprobs: list[Logprobs] = []  # of what was sampled last, where params ask for them
         self.lookup: PromptLookup | None = None  # the scheduler's, where tokens may be guessed
+        self.prompt_logprobs: list[Logprobs] = []  # of the prompt's tokens from the second on, as far as computed
         self.sampler_state: object | None = None  # stays with the request through preemption
 
     @property
@@ -235,6 +245,12 @@ class Sequence:
     @property
     def num_output_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def wants_prompt_logprobs(self) -> bool:
+        """Some of those that were asked for are still to be computed."""
+        asked = self.params.prompt_logprobs is not None
+        return asked and len(self.prompt_logprobs) < self.num_prompt_tokens - 1
 
     @property
     def output_token_ids(self) -> list[int]:

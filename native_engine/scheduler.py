@@ -28,6 +28,7 @@ from collections.abc import Sequence as ListLike
 
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
+from native_engine.config import EXTRA_LOGITS
 from native_engine.drafts import PromptLookup
 from native_engine.request import FinishReason, Sequence, Status, is_ready
 
@@ -77,7 +78,7 @@ class Scheduler:
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.num_speculative_tokens = num_speculative_tokens
-        self.max_num_logits = max_num_logits or max_num_batched_tokens
+        self.max_num_logits = max_num_logits or max_num_seqs + EXTRA_LOGITS
         # No sequence may outgrow the whole cache: alone it always fits, so preempting the others always helps it on.
         self.max_total_tokens = min(max_model_len, block_manager.num_slots)
         self.waiting: list[Sequence] = []  # both in the order of their ranks
@@ -259,13 +260,23 @@ class Scheduler:
 
     def _schedule_chunk(self, items: list[ScheduledSequence], sequence: Sequence, budget: int) -> int:
         """As much of the sequence's missing tokens as the budget allows; its blocks are there since its admission."""
-        missing = len(sequence.token_ids) - sequence.num_computed_tokens
+        computed = sequence.num_computed_tokens
+        missing = len(sequence.token_ids) - computed
         chunk = min(missing, budget)
+        num_logits = int(chunk == missing)
+        if sequence.wants_prompt_logprobs:
+            untold = max(computed, len(sequence.prompt_logprobs))
+            chunk = min(chunk, untold + self._spare_logits(items) - computed)
+            num_logits = max(0, computed + chunk - untold)
         if chunk:
             # Published before it is computed: later items of this very batch may share it (see ScheduledBatch).
-            self.blocks.publish(sequence, sequence.num_computed_tokens + chunk)
-            items.append(ScheduledSequence(sequence, chunk, int(chunk == missing)))
+            self.blocks.publish(sequence, computed + chunk)
+            items.append(ScheduledSequence(sequence, chunk, num_logits))
         return chunk
+
+    def _spare_logits(self, items: list[ScheduledSequence]) -> int:
+        """Rows of logits that no item needs, though each sequence that could run took one."""
+        return self.max_num_logits - self.max_num_seqs - sum(max(0, item.num_logits - 1) for item in items)
 
     def _admit(self, items: list[ScheduledSequence], budget: int, before: Sequence | None = None) -> int:
         """Lets requests in, strictly in order, with blocks for all their tokens; returns how many tokens it scheduled.

@@ -38,6 +38,7 @@ class Choice(msgspec.Struct, frozen=True):
     logprobs: dict[str, Any] | None = None
     tool_calls: Sequence[dict[str, Any]] = ()
     reasoning: str = ""
+    prompt_logprobs: list[dict[str, Any] | None] | None = None  # vLLM's; told where they were asked for
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
@@ -109,7 +110,8 @@ def chat_completion(head: Head, choices: Sequence[Choice], usage: Usage) -> byte
         }
         for index, choice in enumerate(choices)
     ]
-    return _encode({**_object(head, "chat.completion", made), "usage": usage_dict(usage)})
+    told = {"prompt_logprobs": choices[0].prompt_logprobs} if choices[0].prompt_logprobs is not None else {}
+    return _encode({**_object(head, "chat.completion", made), "usage": usage_dict(usage), **told})
 
 
 def _message(choice: Choice) -> dict[str, Any]:
@@ -124,6 +126,7 @@ def _message(choice: Choice) -> dict[str, Any]:
 def completion(head: Head, choices: Sequence[Choice], usage: Usage) -> bytes:
     made = [
         {"index": index, "text": choice.text, "logprobs": choice.logprobs, "finish_reason": choice.finish_reason}
+        | ({} if choice.prompt_logprobs is None else {"prompt_logprobs": choice.prompt_logprobs})
         for index, choice in enumerate(choices)
     ]
     return _encode({**_object(head, "text_completion", made), "usage": usage_dict(usage)})

@@ -53,6 +53,7 @@ class Sampling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_tokens: Count | None = None
     ignore_eos: bool | None = None
     stop_token_ids: list[Count] | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     bad_words: list[NonEmpty] | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
@@ -155,6 +156,10 @@ class ChatRequest(Sampling, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     continue_final_message: bool | None = None
 
     @property
+    def answers_each(self) -> int:
+        return self.n or 1
+
+    @property
     def output_limit(self) -> int | None:
         """`max_completion_tokens` is the newer name and wins."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
@@ -174,6 +179,11 @@ class CompletionRequest(Sampling, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def output_limit(self) -> int | None:
         return self.max_tokens
+
+    @property
+    def answers_each(self) -> int:
+        """Answers to compute for each prompt; with `best_of` more than are shown."""
+        return self.best_of or self.n or 1
 
     @property
     def num_logprobs(self) -> int | None:

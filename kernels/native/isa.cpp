@@ -7,6 +7,7 @@
 #include "../moe/cpu.h"
 #include "../rms_norm/cpu.h"
 #include "../rotary/cpu.h"
+#include "../sampling/cpu.h"
 #include "../soft_cap/cpu.h"
 
 #define TEXT2(x) #x
@@ -17,4 +18,4 @@
 extern const OpTable JOIN(ops_, ISA);
 const OpTable JOIN(ops_, ISA) = {
     TEXT(ISA), {embedding, rms_norm, linear, rotary, attention, gated, gather, argmax, soft_cap,
-                route, experts, gated_experts, sum_experts}};
+                route, experts, gated_experts, sum_experts, survey}};

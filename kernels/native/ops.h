@@ -36,7 +36,7 @@ using OpFunction = void (*)(const Op&, const Step&, Pool&);
 
 enum OpKind {
     EMBEDDING, RMS_NORM, LINEAR, ROTARY, ATTENTION, GATED, GATHER, ARGMAX, SOFT_CAP,
-    ROUTE, EXPERTS, GATED_EXPERTS, SUM_EXPERTS, NUM_OPS
+    ROUTE, EXPERTS, GATED_EXPERTS, SUM_EXPERTS, SURVEY, NUM_OPS
 };
 
 struct OpTable {

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     EXPERTS = 10
     GATED_EXPERTS = 11
     SUM_EXPERTS = 12
+    SURVEY = 13
 
 
 class Buffer:

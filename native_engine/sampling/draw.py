@@ -11,14 +11,16 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kernels.sampling import BLOCK, Survey, survey
+from kernels.sampling import BLOCK, survey
 from native_engine.request import SamplingParams
+from native_engine.sampling.likeliest import likeliest
 
 Floats = npt.NDArray[np.float32]
 Tokens = npt.NDArray[np.int64]
-# How far below the best, in exponents, a token is still looked at. What top_p keeps nearly always lies in the first few
-# hundred tokens; sorting a whole vocabulary takes milliseconds.
-_DEPTHS = (8.0, 12.0, 16.0, math.inf)
+# How far below the best, in exponents, a token is still looked at, and how many of those are sorted. What top_p keeps
+# nearly always lies in the first few hundred tokens; sorting a whole vocabulary takes milliseconds.
+_DEPTHS = (8.0, 14.0, math.inf)
+_HEADS = (256, 2048)
 
 
 def draw(logits: Floats, params: SamplingParams, uniform: float) -> int:
@@ -26,19 +28,17 @@ def draw(logits: Floats, params: SamplingParams, uniform: float) -> int:
 
     logits [vocabulary], one of them finite and none NaN or +infinity; the temperature is not 0.
     """
-    top_k = params.top_k if params.top_k < len(logits) else 0
-    depth = -math.log(params.min_p) * 1.0001 + 1e-4 if params.min_p else _DEPTHS[0]
-    seen = survey(logits, 1 / params.temperature, depth)
-    if params.top_p == 1.0 and not top_k and not params.min_p and params.typical_p == 1.0:
-        return _draw_from_all(logits, params.temperature, seen, uniform)
-    tokens, weights = _limited(logits, params, top_k, seen)
+    if params.top_p == 1.0 and not params.top_k and not params.min_p and params.typical_p == 1.0:
+        return _draw_from_all(logits, params.temperature, uniform)
+    tokens, weights = _limited(logits, params)
     if params.typical_p < 1.0:
         tokens, weights = _typical(tokens, weights, params.typical_p)
     return int(tokens[_pick(weights, uniform)])
 
 
-def _draw_from_all(logits: Floats, temperature: float, seen: Survey, uniform: float) -> int:
+def _draw_from_all(logits: Floats, temperature: float, uniform: float) -> int:
     """First a block of tokens by its sum, then a token of the block."""
+    seen = survey(logits, 1 / temperature, 0.0)
     block = _pick(seen.sums, uniform)
     start, ends = block * BLOCK, seen.sums.cumsum()
     within = (uniform * ends[-1] - (ends[block] - seen.sums[block])) / seen.sums[block]
@@ -46,38 +46,41 @@ def _draw_from_all(logits: Floats, temperature: float, seen: Survey, uniform: fl
     return start + _pick(weights, min(max(within, 0.0), 1.0))
 
 
-def _limited(logits: Floats, params: SamplingParams, top_k: int, seen: Survey) -> tuple[Tokens, Floats]:
+def _limited(logits: Floats, params: SamplingParams) -> tuple[Tokens, Floats]:
     """The tokens that pass min_p, top_k and top_p, the best first and the lower id first of equals, and their weights:
     probabilities up to a factor."""
-    tokens, mass = seen.tokens, float(seen.sums.sum())
-    for depth in _DEPTHS[1:]:
-        if params.min_p or _holds_all(logits, tokens, params, top_k, seen):
+    tokens, weights, mass = _candidates(logits, params)
+    for size in (params.top_k,) if params.top_k else (*_HEADS, len(tokens)):
+        head = likeliest(weights, size)
+        if params.top_k or float(weights[head].sum(dtype=np.float64)) >= params.top_p * mass:
             break
-        tokens = np.flatnonzero(
-            (logits - seen.peak) / params.temperature >= -min(depth, float(np.finfo(np.float32).max))
-        )
-    tokens = tokens[np.argsort(-logits[tokens], kind="stable")]
-    weights = _weights(logits, tokens, params.temperature, seen.peak)
-    if params.min_p or top_k:
-        kept = int((weights >= params.min_p).sum())
-        weights = weights[: min(kept, top_k or kept)]
+    tokens, weights = tokens[head], weights[head]
+    if params.top_k:
         mass = float(weights.sum(dtype=np.float64))
     before = weights.cumsum(dtype=np.float64) - weights
     kept = max(1, int((before < params.top_p * mass).sum()))
     return tokens[:kept], weights[:kept]
 
 
-def _holds_all(logits: Floats, tokens: Tokens, params: SamplingParams, top_k: int, seen: Survey) -> bool:
-    """Whether no token beyond these passes top_k and top_p."""
-    if top_k:
-        return len(tokens) >= top_k
-    weights = _weights(logits, tokens, params.temperature, seen.peak)
-    return float(weights.sum(dtype=np.float64)) >= params.top_p * float(seen.sums.sum())
+def _candidates(logits: Floats, params: SamplingParams) -> tuple[Tokens, Floats, float]:
+    """Every token that can pass the limits among some that cannot, in the order of their ids; their weights, and what
+    all tokens that pass min_p weigh."""
+    if params.min_p:
+        tokens, weights, _ = _down_to(logits, params, -math.log(params.min_p) * 1.0001 + 1e-4)
+        passes = weights >= params.min_p
+        return tokens[passes], weights[passes], float(weights[passes].sum(dtype=np.float64))
+    for depth in _DEPTHS:
+        tokens, weights, mass = _down_to(logits, params, depth)
+        held = float(weights.sum(dtype=np.float64))
+        if len(tokens) >= params.top_k if params.top_k else held >= params.top_p * mass:
+            break
+    return tokens, weights, mass
 
 
-def _weights(logits: Floats, tokens: Tokens, temperature: float, peak: float) -> Floats:
-    weights: Floats = np.exp((logits[tokens] - peak) / temperature)
-    return weights
+def _down_to(logits: Floats, params: SamplingParams, depth: float) -> tuple[Tokens, Floats, float]:
+    seen = survey(logits, 1 / params.temperature, depth)
+    weights: Floats = np.exp((logits[seen.tokens] - seen.peak) / params.temperature)
+    return seen.tokens, weights, float(seen.sums.sum())
 
 
 def _typical(tokens: Tokens, weights: Floats, typical_p: float) -> tuple[Tokens, Floats]:

@@ -51,6 +51,8 @@ class Sampler:
         waits = not any(is_ready(item.sequence) or not item.samples for item in items)
         for item in items:
             end += item.num_logits
+            if item.sequence.wants_prompt_logprobs:
+                _tell_of_prompt(item, rows[end - item.num_logits : end])
             if not item.samples:
                 continue
             if waits or is_ready(item.sequence):
@@ -114,6 +116,15 @@ class Sampler:
         seed = sequence.params.seed
         own = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(seed % 2**64)
         return np.random.Generator(np.random.Philox(own))
+
+
+def _tell_of_prompt(item: ScheduledSequence, rows: npt.NDArray[np.float32]) -> None:
+    """Each row says what the model thought of the token after its own, if that is one of the prompt's."""
+    sequence = item.sequence
+    first = sequence.num_computed_tokens + item.num_new_tokens - item.num_logits + 1
+    followers = sequence.token_ids[first : min(first + item.num_logits, sequence.num_prompt_tokens)]
+    for row, token in zip(rows, followers, strict=False):
+        sequence.prompt_logprobs.append(logprobs_of(row, token, sequence.params.prompt_logprobs or 0))
 
 
 def mask(logits: Logits, allowed: bytes) -> Logits:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from backends.wire import sse
 from backends.wire.responses import Choice as FinishedChoice
 from backends.wire.responses import Head
+from backends.wire.schema import ChatRequest, CompletionRequest
+from native_engine.request import Sequence as EngineSequence
 from native_engine.server.dialects import ChunkWriter, Dialect
 from native_engine.server.generation import Generation, Piece
 from native_engine.server.http import HttpError, Receive, Send, send_whole, unavailable
-from native_engine.server.logprobs import Spelling
+from native_engine.server.logprobs import Spelling, prompt_logprobs
 from native_engine.server.tools import whole_calls
+from native_engine.text.choice import Choice
 from native_engine.text.logprobs import TokenLogprobs
 from native_engine.text.tool_calls import CallPiece
 
@@ -44,7 +47,14 @@ def cancelled_when_gone(receive: Receive, generation: Cancellable) -> Iterator[N
         generation.cancel()
 
 
-async def send_collected(send: Send, generation: Generation, dialect: Dialect, head: Head, spelling: Spelling) -> None:
+async def send_collected(
+    send: Send,
+    generation: Generation,
+    dialect: Dialect,
+    head: Head,
+    spelling: Spelling,
+    request: ChatRequest | CompletionRequest,
+) -> None:
     texts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
     thoughts: dict[int, list[str]] = {choice.index: [] for choice in generation.choices}
     logprobs: dict[int, list[TokenLogprobs]] = {choice.index: [] for choice in generation.choices}
@@ -66,13 +76,33 @@ async def send_collected(send: Send, generation: Generation, dialect: Dialect, h
         FinishedChoice(
             "".join(texts[choice.index]),
             choice.finish_reason or "stop",
-            dialect.logprobs(logprobs[choice.index], spelling) if choice.tells_logprobs else None,
+            None if request.num_logprobs is None else dialect.logprobs(logprobs[choice.index], spelling),
             whole_calls(calls[choice.index]),
             "".join(thoughts[choice.index]),
+            _of_prompt(generation.first_of(choice), request.prompt_logprobs, spelling),
         )
-        for choice in generation.choices
+        for choice in _best(generation.choices, generation.answers_each, request.n or 1)
     ]
     await send_whole(send, 200, dialect.whole(head, finished, generation.usage))
+
+
+def _best(choices: Sequence[Choice], computed: int, shown: int) -> list[Choice]:
+    """Of the answers to each prompt those whose tokens are likeliest on average, the best first; all in their order
+    where all are shown."""
+    if computed == shown:
+        return list(choices)
+    groups = (choices[start : start + computed] for start in range(0, len(choices), computed))
+    return [choice for group in groups for choice in sorted(group, key=_mean_logprob, reverse=True)[:shown]]
+
+
+def _mean_logprob(choice: Choice) -> float:
+    return choice.total_logprob / max(choice.num_tokens, 1)
+
+
+def _of_prompt(sequence: EngineSequence, count: int | None, spelling: Spelling) -> list[dict[str, Any] | None] | None:
+    if count is None:
+        return None
+    return prompt_logprobs(sequence.token_ids[: sequence.num_prompt_tokens], sequence.prompt_logprobs, count, spelling)
 
 
 async def send_stream(

@@ -47,7 +47,7 @@ class Generation:
         self._pending: list[Piece] = []
         self._waiter: asyncio.Future[None] | None = None
         self._arrived = arrived
-        self._answers_each = answers_each
+        self.answers_each = answers_each
         self._sequences: ListLike[Sequence] = ()
         self._ended_at: float | None = None
         self.choices = choices
@@ -86,8 +86,8 @@ class Generation:
     def usage(self) -> Usage:
         """Each prompt counts once, however many answers are made to it, and not at all while none has begun."""
         prompt_tokens = cached_tokens = 0
-        for start in range(0, len(self._sequences), self._answers_each):
-            same_prompt = self._sequences[start : start + self._answers_each]
+        for start in range(0, len(self._sequences), self.answers_each):
+            same_prompt = self._sequences[start : start + self.answers_each]
             first = next((sequence for sequence in same_prompt if sequence.admitted), None)
             if first is not None:
                 prompt_tokens += first.num_prompt_tokens
@@ -105,6 +105,10 @@ class Generation:
         if not self._sequences:
             return None
         return stages_of(self._sequences, time.monotonic() if self._ended_at is None else self._ended_at)
+
+    def first_of(self, choice: Choice) -> Sequence:
+        """The first of the sequences that have this choice's prompt."""
+        return self._sequences[choice.index - choice.index % self.answers_each]
 
     async def next(self) -> list[Piece]:
         """Empty only when the request was cancelled."""

@@ -115,14 +115,15 @@ async def _answer(
     prompts: list[list[int]],
     arrived: float,
 ) -> None:
-    answers_each = request.n or 1
+    answers_each = request.answers_each
     if answers_each * len(prompts) > MAX_ANSWERS:
-        raise InvalidRequest(f"A request may ask for {MAX_ANSWERS} answers at most, n x prompts.", "n", "invalid_value")
+        message = f"A request may ask for {MAX_ANSWERS} answers at most, n (or best_of) x prompts."
+        raise InvalidRequest(message, "n", "invalid_value")
     parameters = [sampling_params(request, len(each), service, dialect.field) for each in prompts]
     request_id = id_of(scope)
     opening = opening_of(service, request, prompts[0])
     held = await constraints(service, request, answers_each * len(prompts), opening)
-    sequences = list(_sequences(service, scope, request_id, prompts, parameters, answers_each, held))
+    sequences = list(_sequences(service, scope, request, request_id, prompts, parameters, held))
     choices = choices_of(service, request, sequences, opening)
     generation = Generation(service.delivery, service.metrics, choices, arrived, answers_each)
     _start(generation, sequences)
@@ -133,7 +134,7 @@ async def _answer(
             usage = request.includes_usage
             await answers.send_stream(send, generation, dialect, head, spelling, include_usage=usage)
         else:
-            await answers.send_collected(send, generation, dialect, head, spelling)
+            await answers.send_collected(send, generation, dialect, head, spelling, request)
 
 
 def _start(generation: Generation, sequences: list[Sequence]) -> None:
@@ -148,22 +149,25 @@ def _start(generation: Generation, sequences: list[Sequence]) -> None:
 def _sequences(
     service: Service,
     scope: Scope,
+    request: ChatRequest | CompletionRequest,
     request_id: str,
     prompts: list[list[int]],
     parameters: list[SamplingParams],
-    answers_each: int,
     held: ListLike[Constraint | None],
 ) -> Iterable[Sequence]:
-    """In the order of the choices. The answers to one prompt share its blocks through the prefix cache."""
+    """In the order of the choices. The answers to one prompt share its blocks through the prefix cache; so only the
+    first has the prompt's log probabilities computed, unless each shows them."""
     salt = (header(scope, b"x-sekisho-cache-salt") or "").encode("latin-1")
     priority = PRIORITIES.get(header(scope, b"x-sekisho-class") or "", PRIORITIES["api"])
-    eos = service.tokenizer.eos_token_ids
+    eos, answers_each = service.tokenizer.eos_token_ids, request.answers_each
     for index, (prompt, params) in enumerate(
         (prompt, params) for prompt, params in zip(prompts, parameters, strict=True) for _ in range(answers_each)
     ):
         number = index % answers_each
         # One seed for all would make all answers to a prompt the same.
         own = params if params.seed is None or not number else replace(params, seed=params.seed + number)
+        if number and not request.echo:
+            own = replace(own, prompt_logprobs=None)
         yield Sequence(
             f"{request_id}-{index}",
             prompt,

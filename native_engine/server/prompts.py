@@ -155,11 +155,24 @@ def sampling_params(
             stop=request.stops,
             stop_token_ids=frozenset(request.stop_token_ids or ()),
             ignore_eos=bool(request.ignore_eos),
-            logprobs=request.num_logprobs,
+            logprobs=_logprobs(request),
+            prompt_logprobs=_prompt_logprobs(request),
         )
     except ValueError as fault:
         message = str(fault)
         raise InvalidRequest(f"Invalid value: {message}.", message.split(" ", 1)[0], "invalid_value") from fault
+
+
+def _logprobs(request: ChatRequest | CompletionRequest) -> int | None:
+    """The best of several answers is told by them too."""
+    chooses = request.answers_each > (request.n or 1)
+    return 0 if chooses and request.num_logprobs is None else request.num_logprobs
+
+
+def _prompt_logprobs(request: ChatRequest | CompletionRequest) -> int | None:
+    if not request.echo or request.num_logprobs is None:
+        return request.prompt_logprobs
+    return max(request.num_logprobs, request.prompt_logprobs or 0)
 
 
 def _room(output_limit: int | None, num_prompt_tokens: int, limit: int, field: str) -> int:

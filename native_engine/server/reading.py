@@ -8,6 +8,7 @@ from dataclasses import replace
 from backends.wire.requests import text_of
 from backends.wire.schema import ChatRequest, CompletionRequest
 from native_engine.request import SamplingParams, Sequence
+from native_engine.server.echoes import echo_of
 from native_engine.server.service import Service
 from native_engine.server.tools import may_call
 from native_engine.text.answer_reader import AnswerReader
@@ -28,7 +29,14 @@ def choices_of(
         style = shown_style(service, request)
         show = spelling(service.tokenizer, style)
     return [
-        Choice(index, each.request_id, each.params, show, _reader(style, request, each.params, opening))
+        Choice(
+            index,
+            each.request_id,
+            each.params,
+            show,
+            _reader(style, request, each.params, opening),
+            echo_of(service.tokenizer, request, each) if isinstance(request, CompletionRequest) else None,
+        )
         for index, each in enumerate(sequences)
     ]
 

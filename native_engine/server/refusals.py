@@ -20,9 +20,9 @@ _COMMON: dict[str, _Harmless] = {
     "include_stop_str_in_output": _falsy,
     "skip_special_tokens": bool,
     "spaces_between_special_tokens": _falsy,
-    "echo": _falsy,
 }
 _CHAT: dict[str, _Harmless] = {
+    "echo": _falsy,
     "functions": _falsy,
     "function_call": lambda value: value in ("none", "auto"),
     "modalities": lambda value: set(value) <= {"text"},
@@ -42,8 +42,11 @@ def refuse_unsupported_chat(request: ChatRequest) -> None:
 
 def refuse_unsupported_completion(request: CompletionRequest) -> None:
     _refuse(request, _COMMON | _COMPLETION)
-    if request.best_of is not None and request.best_of != (request.n or 1):
-        raise _unsupported("best_of")
+    shown = request.n or 1
+    if request.answers_each < shown:
+        raise InvalidRequest(f"'best_of' must be at least 'n' ({shown}).", "best_of", "invalid_value")
+    if request.stream and request.answers_each > shown:
+        raise InvalidRequest("'best_of' above 'n' cannot be streamed.", "best_of", "invalid_value")
 
 
 def _refuse(request: Sampling, table: dict[str, _Harmless]) -> None:
@@ -51,6 +54,8 @@ def _refuse(request: Sampling, table: dict[str, _Harmless]) -> None:
         value = getattr(request, name)
         if value is not None and not harmless(value):
             raise _unsupported(name)
+    if request.stream and request.prompt_logprobs is not None:
+        raise InvalidRequest("'prompt_logprobs' cannot be streamed.", "prompt_logprobs", "invalid_value")
     if request.stream_options is not None and request.stream_options.continuous_usage_stats:
         raise _unsupported("stream_options.continuous_usage_stats")
 

@@ -23,10 +23,18 @@ class Taken(NamedTuple):
     thought: str
 
 
+class Echo(NamedTuple):
+    """A prompt that is shown before its answer, and what the model thought of it once that is known."""
+
+    text: str
+    logprobs: Callable[[], list[TokenLogprobs]]
+
+
 class Choice:
     """`finish_reason` stays None until the text has its last piece; "abort" and "error" are no official reasons."""
 
     __slots__ = (
+        "_echo",
         "_logprobs",
         "_min_tokens",
         "_read",
@@ -37,7 +45,7 @@ class Choice:
         "num_thought_tokens",
         "num_tokens",
         "sequence_id",
-        "tells_logprobs",
+        "total_logprob",
     )
 
     def __init__(
@@ -47,6 +55,7 @@ class Choice:
         params: SamplingParams,
         id_to_bytes: Callable[[int], bytes],
         reader: AnswerReader | None = None,
+        echo: Echo | None = None,
     ) -> None:
         """`reader`: where the answer has more parts than text up to a stop string."""
         self.index = index
@@ -54,19 +63,26 @@ class Choice:
         self.num_tokens = 0
         self.num_thought_tokens: int | None = 0 if reader is not None and reader.tells_thoughts else None
         self.finish_reason: str | None = None
-        self.tells_logprobs = params.logprobs is not None
         self._min_tokens = params.min_tokens
         self._text = IncrementalText(id_to_bytes)
         self._reader = AnswerReader(params.stop) if reader is None else reader
         self._logprobs = HeldLogprobs()
-        self._read = 0  # characters, shown or held back
+        self.total_logprob = 0.0  # of all its tokens, where they are told
+        self._echo = echo
+        self._read = len(echo.text) if echo else 0  # characters, shown or held back
 
     def take(self, output: SequenceOutput) -> Taken:
         """What this step lets appear: the same as if its tokens came one by one, and none after a stop string.
 
         After a stop string the sequence itself is still running.
         """
-        tokens, logprobs, reason = output.new_token_ids, output.logprobs, output.finish_reason
+        taken = self._take_all(output.new_token_ids, output.logprobs, output.finish_reason)
+        if self._echo is None:
+            return taken
+        echo, self._echo = self._echo, None
+        return taken._replace(text=echo.text + taken.text, logprobs=echo.logprobs() + taken.logprobs)
+
+    def _take_all(self, tokens: list[int], logprobs: list[Logprobs], reason: FinishReason | None) -> Taken:
         if len(tokens) <= 1:
             return self._take(tokens, logprobs, reason)
         pieces = []
@@ -81,6 +97,7 @@ class Choice:
     def _take(self, token_ids: list[int], told: list[Logprobs], reason: FinishReason | None) -> Taken:
         """Of one token, or of an end without one."""
         self.num_tokens += len(token_ids)
+        self.total_logprob += sum(each.chosen for each in told)
         # The token that ended the answer is counted, but it is no part of the text.
         spoken = token_ids[:-1] if reason is FinishReason.STOP else token_ids
         if told and spoken:

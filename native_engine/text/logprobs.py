@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import NamedTuple
 
 from native_engine.request import Logprobs
 
+UNKNOWN = Logprobs(math.nan, (), 0)
+
 
 class TokenLogprobs(NamedTuple):
-    """`start`: where the token's text begins in the answer, in characters."""
+    """`start`: where the token's text begins in the answer, in characters. A prompt's first token is UNKNOWN."""
 
     token_id: int
     start: int

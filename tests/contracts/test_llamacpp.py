@@ -51,6 +51,7 @@ async def test_without_metrics_its_busy_slots_are_its_load() -> None:
     ("path", "field", "value"),
     [
         (CHAT, "bad_words", ["no"]),
+        (CHAT, "prompt_logprobs", 0),
         (CHAT, "structured_outputs", {"choice": ["a"]}),
         (CHAT, "stop_token_ids", [2]),
         (CHAT, "min_tokens", 5),

@@ -90,6 +90,7 @@ async def test_what_it_says_of_itself_decides_of_tools_and_images_and_the_operat
     [
         (CHAT, "bad_words", ["no"]),
         (CHAT, "typical_p", 0.5),
+        (CHAT, "prompt_logprobs", 0),
         (CHAT, "structured_outputs", {"choice": ["a"]}),
         (CHAT, "include_stop_str_in_output", True),
         (CHAT, "spaces_between_special_tokens", False),

@@ -59,7 +59,7 @@ class ScriptedRunner:
         self.steps += 1
         if self.fail_after is not None and self.steps > self.fail_after:
             raise RuntimeError("the arithmetic failed, as the test wanted")
-        wanted = [self._next(item.sequence.num_output_tokens) for item in batch.items if item.num_logits]
+        wanted = [self._next(each.sequence.num_output_tokens) for each in batch.items for _ in range(each.num_logits)]
         logits = torch.zeros(len(wanted), len(vocabulary()))
         logits[range(len(wanted)), wanted] = 50.0
         return self.sampler.sample(logits, wanted, batch.items)

@@ -48,7 +48,12 @@ async def test_a_stream_has_text_then_reason_then_done(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "param"),
-    [({"suffix": "x"}, "suffix"), ({"best_of": 3}, "best_of"), ({"echo": True}, "echo")],
+    [
+        ({"suffix": "x"}, "suffix"),
+        ({"best_of": 2, "n": 3}, "best_of"),
+        ({"best_of": 3, "stream": True}, "best_of"),
+        ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
+    ],
 )
 async def test_what_the_engine_cannot_do_is_refused_by_name(bench: Bench, fields: dict[str, Any], param: str) -> None:
     answer = await complete(bench, "x", **fields)

@@ -17,7 +17,7 @@ LETTERS = 'abcdefghij<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 
 
 def output(tokens: list[int], reason: FinishReason | None = None) -> SequenceOutput:
-    return SequenceOutput("r", tokens, reason, 1, 0, [Logprobs(-float(token), ()) for token in tokens])
+    return SequenceOutput("r", tokens, reason, 1, 0, [Logprobs(-float(token), (), 1) for token in tokens])
 
 
 def choice(parts: bool = False, **params: Any) -> Choice:
