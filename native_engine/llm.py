@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from rich.progress import Progress
 
+from native_engine.beam_search import BeamSearchParams, beam_search
 from native_engine.config import EngineConfig, validate
 from native_engine.embedder import Encoder, Vector, embed
 from native_engine.engine import Engine, Stats
@@ -48,6 +49,15 @@ class Completion:
     num_prompt_tokens: int
     num_cached_tokens: int
     stages: Stages
+
+
+class BeamCompletion(NamedTuple):
+    """`token_ids` may end with the token that ended the answer, which is no part of the text."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprob: float
+    score: float
 
 
 class _Embedding(NamedTuple):
@@ -102,6 +112,13 @@ class LLM:
         each: Any = [conversations] if one else conversations
         encoded = [encode_chat(tokenizer, template, messages) for messages in each]
         return self._generate(encoded, params, progress, journal)
+
+    def beam_search(self, prompts: Prompt | ListLike[Prompt], params: BeamSearchParams) -> list[list[BeamCompletion]]:
+        """For each prompt the `beam_width` likeliest answers, the best first, as transformers searches for them."""
+        engine, tokenizer, _ = self._generator
+        encoded = [tokenizer.encode(each) if isinstance(each, str) else list(each) for each in _as_list(prompts)]
+        found = beam_search(engine, encoded, params, tokenizer.eos_token_ids)
+        return [[BeamCompletion(tokenizer.decode(list(beam.token_ids)), *beam) for beam in beams] for beams in found]
 
     def embed(self, inputs: Prompt | ListLike[Prompt], *, progress: bool = False) -> Vector:
         """Text or token ids, one or many: [inputs, dimensions], in their order. Refuses all where one is too long."""
