@@ -115,4 +115,4 @@ class _Search:
         return len(self.finished) == self.params.beam_width and self.live[0].score <= self.finished[-1].score
 
     def _score(self, logprob: float, length: int) -> float:
-        return logprob / length**self.params.length_penalty
+        return logprob / float(length**self.params.length_penalty)
