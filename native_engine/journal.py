@@ -99,8 +99,8 @@ class Journal:
             )
 
 
-def key_of(prompt: ListLike[int], params: SamplingParams) -> str:
-    """The same for the same tokens under the same parameters, in any process."""
-    fields = dataclasses.asdict(params)
+def key_of(prompt: ListLike[int], params: SamplingParams, grammar: str = "") -> str:
+    """The same for the same tokens under the same parameters, in any process. `grammar`: the form of the answer."""
+    fields = dataclasses.asdict(params) | {"grammar": grammar}
     asked = json.dumps(fields, sort_keys=True, default=sorted)  # sets have no order of their own
     return sha256(array("q", prompt).tobytes() + asked.encode()).hexdigest()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListLike
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,7 @@ from native_engine.config import EngineConfig, validate
 from native_engine.embedder import Encoder, Vector, embed
 from native_engine.engine import Engine, Stats
 from native_engine.journal import Journal, key_of
-from native_engine.request import SamplingParams, Sequence, Stages, stages_of
+from native_engine.request import Constraint, SamplingParams, Sequence, Stages, stages_of
 from native_engine.text.bad_words import spelled
 from native_engine.text.choice import Choice
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from native_engine.loading.chat_template import ChatTemplate
     from native_engine.loading.text_encoder import TextEncoder
     from native_engine.loading.tokenizer import Tokenizer
+    from native_engine.structured.compiler import Compiler
 
 Prompt = str | ListLike[int]
 Message = Mapping[str, Any]
@@ -83,26 +85,30 @@ class LLM:
         prompts: Prompt | ListLike[Prompt],
         params: SamplingParams | ListLike[SamplingParams] | None = None,
         *,
+        structured_outputs: Mapping[str, Any] | None = None,
         progress: bool = False,
         journal: str | Path | None = None,
     ) -> list[Completion]:
         """Text or token ids, one or many; `params` for all, or one for each. Answers come in the prompts' order.
 
-        With `journal`, a file, each completion is kept there as it comes, and what is there already is not asked again.
+        `structured_outputs` is the form that every answer has, as the HTTP field: {"json": schema}, {"regex": ...},
+        {"choice": [...]}, {"grammar": ...}. With `journal`, a file, each completion is kept there as it comes, and what
+        is there already is not asked again.
         """
         _, tokenizer, _ = self._generator
         encoded = [tokenizer.encode(each) if isinstance(each, str) else list(each) for each in _as_list(prompts)]
-        return self._generate(encoded, params, progress, journal)
+        return self._generate(encoded, params, structured_outputs, progress, journal)
 
     def chat(
         self,
         conversations: ListLike[Message] | ListLike[ListLike[Message]],
         params: SamplingParams | ListLike[SamplingParams] | None = None,
         *,
+        structured_outputs: Mapping[str, Any] | None = None,
         progress: bool = False,
         journal: str | Path | None = None,
     ) -> list[Completion]:
-        """The answer to one conversation, or to each of several; `journal` as in `generate`."""
+        """The answer to one conversation, or to each of several; the rest as in `generate`."""
         from native_engine.loading.chat_prompt import encode_chat
 
         _, tokenizer, template = self._generator
@@ -111,7 +117,7 @@ class LLM:
         one = bool(conversations) and isinstance(conversations[0], Mapping)
         each: Any = [conversations] if one else conversations
         encoded = [encode_chat(tokenizer, template, messages) for messages in each]
-        return self._generate(encoded, params, progress, journal)
+        return self._generate(encoded, params, structured_outputs, progress, journal)
 
     def beam_search(self, prompts: Prompt | ListLike[Prompt], params: BeamSearchParams) -> list[list[BeamCompletion]]:
         """For each prompt the `beam_width` likeliest answers, the best first, as transformers searches for them."""
@@ -142,13 +148,32 @@ class LLM:
         self,
         prompts: list[list[int]],
         params: SamplingParams | ListLike[SamplingParams] | None,
+        structured_outputs: Mapping[str, Any] | None,
         progress: bool,
         journal: str | Path | None,
     ) -> list[Completion]:
         engine, tokenizer, _ = self._generator
         each = _for_each(params, len(prompts))
+        grammar = _grammar(structured_outputs)
+        constraints = self._compiler.constraints(self._compiler.compile(grammar), len(prompts)) if grammar else None
         with Journal(journal, self._config.model) if journal else nullcontext() as kept:
-            return generate(engine, tokenizer, prompts, each, progress=progress, journal=kept)
+            return generate(
+                engine,
+                tokenizer,
+                prompts,
+                each,
+                constraints=constraints,
+                grammar=grammar,
+                progress=progress,
+                journal=kept,
+            )
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        from native_engine.structured.compiler import Compiler
+
+        _, tokenizer, _ = self._generator
+        return Compiler(tokenizer)
 
     @property
     def _generator(self) -> tuple[Engine, Tokenizer, ChatTemplate | None]:
@@ -163,12 +188,23 @@ def generate(
     prompts: ListLike[list[int]],
     params: ListLike[SamplingParams],
     *,
+    constraints: ListLike[Constraint] | None = None,
+    grammar: str = "",
     progress: bool = False,
     journal: Journal | None = None,
 ) -> list[Completion]:
-    """Runs all prompts to their ends on an idle engine. Refuses the whole list where one prompt can never run."""
+    """Runs all prompts to their ends on an idle engine. Refuses the whole list where one prompt can never run.
+
+    `constraints`: one for each, all of the same `grammar`.
+    """
     sequences = [
-        Sequence(str(index), prompt, spelled(each, tokenizer), eos_token_ids=tokenizer.eos_token_ids)
+        Sequence(
+            str(index),
+            prompt,
+            spelled(each, tokenizer),
+            eos_token_ids=tokenizer.eos_token_ids,
+            constraint=constraints[index] if constraints else None,
+        )
         for index, (prompt, each) in enumerate(zip(prompts, params, strict=True))
     ]
     for sequence in sequences:
@@ -176,14 +212,14 @@ def generate(
             engine.check(sequence)
         except ValueError as fault:
             raise ValueError(f"prompt {sequence.request_id}: {fault}") from fault
-    done = _kept(journal, sequences) if journal else {}
+    done = _kept(journal, sequences, grammar) if journal else {}
     with Progress(disable=not progress) as bar:
         task = bar.add_task("generating", total=len(sequences), completed=len(done))
 
         def end(sequence: Sequence, completion: Completion) -> None:
             done[sequence.request_id] = completion
             if journal and completion.finish_reason in ("stop", "length"):  # what failed may go better next time
-                journal.add(_key(sequence), msgspec.to_builtins(completion))
+                journal.add(_key(sequence, grammar), msgspec.to_builtins(completion))
             bar.advance(task)
 
         try:
@@ -214,14 +250,21 @@ def _run(
                 on_end(sequence, _completion(sequence, texts[output.request_id], choice.finish_reason))
 
 
-def _kept(journal: Journal, sequences: list[Sequence]) -> dict[str, Completion]:
+def _kept(journal: Journal, sequences: list[Sequence], grammar: str) -> dict[str, Completion]:
     """What an earlier run has answered, by request id."""
-    found = ((sequence.request_id, journal.take(_key(sequence))) for sequence in sequences)
+    found = ((sequence.request_id, journal.take(_key(sequence, grammar))) for sequence in sequences)
     return {request_id: msgspec.convert(entry, Completion) for request_id, entry in found if entry is not None}
 
 
-def _key(sequence: Sequence) -> str:
-    return key_of(sequence.token_ids[: sequence.num_prompt_tokens], sequence.params)
+def _key(sequence: Sequence, grammar: str) -> str:
+    return key_of(sequence.token_ids[: sequence.num_prompt_tokens], sequence.params, grammar)
+
+
+def _grammar(structured_outputs: Mapping[str, Any] | None) -> str:
+    from native_engine.structured.grammars import structured_form
+
+    form = structured_form(structured_outputs or {})
+    return form.grammar if form else ""
 
 
 def _completion(sequence: Sequence, text: str, finish_reason: str) -> Completion:

@@ -11,11 +11,12 @@ from backends.wire.errors import InvalidRequest
 from backends.wire.requests import text_of
 from backends.wire.schema import ChatRequest, CompletionRequest
 from native_engine.request import Constraint
-from native_engine.server.forms import Form, form_of
+from native_engine.server.forms import form_of
 from native_engine.server.service import Service
 from native_engine.server.tools import called_form, may_call
 from native_engine.structured.compiler import GrammarFault
 from native_engine.structured.composing import behind_thought, headed
+from native_engine.structured.grammars import Form
 from native_engine.text.thoughts import Opening
 
 

@@ -1,46 +1,16 @@
-"""The form that an answer must have, as a grammar: response_format and structured_outputs. Knows no engine."""
+"""The form that an answer must have, as a request asks for it: response_format or structured_outputs."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, NamedTuple
-
-import msgspec
-from llguidance import LLMatcher, StructTag
-from llguidance.gbnf_to_lark import GbnfToLarkError, any_to_lark
-
 from backends.wire.errors import InvalidRequest
 from backends.wire.schema import ChatRequest, CompletionRequest, ResponseFormat
-from native_engine.structured.composing import BLANKS
-
-_ANY_OBJECT = {"type": "object"}
-_KINDS = ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
-
-
-class _Structure(msgspec.Struct):
-    begin: str
-    schema: dict[str, Any]
-    end: str
-
-
-class _StructuralTag(msgspec.Struct):
-    """As vLLM has it."""
-
-    structures: Annotated[list[_Structure], msgspec.Meta(min_length=1)]
-    triggers: list[str]
-
-
-class Form(NamedTuple):
-    """`field`: where the grammar came from, as errors name it."""
-
-    grammar: str
-    field: str
+from native_engine.structured.grammars import ANY_OBJECT, Form, schema_form, structured_form
 
 
 def form_of(request: ChatRequest | CompletionRequest) -> Form | None:
     """None where any text will do. Raises InvalidRequest."""
     official = _of_format(request.response_format) if isinstance(request, ChatRequest) else None
-    extended = _of_extension(request.structured_outputs) if request.structured_outputs else None
+    extended = structured_form(request.structured_outputs or {})
     if extended and official:
         raise _invalid("'structured_outputs' and 'response_format' exclude each other.", extended.field)
     form = official or extended
@@ -56,98 +26,18 @@ def check_free_to_end(request: ChatRequest | CompletionRequest) -> None:
             raise _invalid(f"'{name}' cannot be combined with a prescribed form of the answer.", name)
 
 
-def schema_grammar(schema: Any) -> str:
-    return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides={"whitespace_pattern": BLANKS})
-
-
-def _schema_form(schema: dict[str, Any], field: str) -> Form:
-    try:
-        return Form(schema_grammar(schema), field)
-    except ValueError as fault:  # the library reads no JSON that is nested deeper than it likes
-        raise _invalid(f"'{field}' cannot be used: {fault}.", field) from fault
-
-
 def _of_format(wanted: ResponseFormat | None) -> Form | None:
     if wanted is None or wanted.type == "text":
         return None
     if wanted.type == "json_object":
-        return Form(schema_grammar(_ANY_OBJECT), "response_format")
+        return schema_form(ANY_OBJECT, "response_format")
     schema = (wanted.json_schema or {}).get("schema")
     if not isinstance(schema, dict):
         raise _invalid(
             "'response_format.json_schema.schema' must be a JSON schema, an object.",
             "response_format.json_schema.schema",
         )
-    return _schema_form(schema, "response_format.json_schema.schema")
-
-
-def _of_extension(wanted: dict[str, Any]) -> Form | None:
-    given = {name: value for name, value in wanted.items() if value is not None and value is not False}
-    for name in given:
-        if name not in _KINDS:
-            raise InvalidRequest(
-                f"'structured_outputs.{name}' is not supported by this engine.",
-                f"structured_outputs.{name}",
-                "unsupported_parameter",
-            )
-    if not given:
-        return None
-    if len(given) > 1:
-        raise _invalid(f"'structured_outputs' takes one of {', '.join(_KINDS)}.", "structured_outputs")
-    ((kind, value),) = given.items()
-    return Form(_grammar(kind, value), f"structured_outputs.{kind}")
-
-
-def _grammar(kind: str, value: Any) -> str:
-    field = f"structured_outputs.{kind}"
-    if kind == "json_object":
-        return schema_grammar(_ANY_OBJECT)
-    if kind == "json":
-        return _schema_form(_object(value, field, "a JSON schema"), field).grammar
-    if kind == "structural_tag":
-        return _tags(_object(value, field, "structures and triggers"), field)
-    if kind == "choice":
-        if not isinstance(value, list) or not value or not all(isinstance(each, str) and each for each in value):
-            raise _invalid(f"'{field}' must be a list of texts, none of them empty.", field)
-        return LLMatcher.grammar_from_lark("start: " + " | ".join(json.dumps(each) for each in value))
-    if not isinstance(value, str) or not value:
-        raise _invalid(f"'{field}' must be a text that is not empty.", field)
-    return LLMatcher.grammar_from_regex(value) if kind == "regex" else LLMatcher.grammar_from_lark(_lark(value, field))
-
-
-def _tags(value: dict[str, Any], field: str) -> str:
-    """Free text, in which whatever begins with a trigger keeps to the schema of its structure."""
-    try:
-        wanted = msgspec.convert(value, _StructuralTag)
-    except msgspec.ValidationError as fault:
-        raise _invalid(f"'{field}' must hold 'structures' and 'triggers': {fault}.", field) from fault
-    tags = []
-    for each in wanted.structures:
-        trigger = next((trigger for trigger in wanted.triggers if trigger and each.begin.startswith(trigger)), None)
-        if trigger is None:
-            raise _invalid(f"'{field}': no trigger begins '{each.begin[:100]}'.", field)
-        schema = each.schema | {"x-guidance": {"whitespace_pattern": BLANKS}}
-        tags.append(StructTag(trigger=trigger, begin=each.begin, grammar=schema, end=each.end))
-    return StructTag.to_grammar(tags, assume_special=False)
-
-
-def _object(value: Any, field: str, what: str) -> dict[str, Any]:
-    """An object, or its text."""
-    try:
-        found = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError) as fault:
-        raise _invalid(f"'{field}' is not valid JSON: {fault}.", field) from fault
-    if not isinstance(found, dict):
-        raise _invalid(f"'{field}' must be {what}, an object.", field)
-    return found
-
-
-def _lark(text: str, field: str) -> str:
-    """Lark as it is, GBNF translated."""
-    try:
-        return any_to_lark(text)
-    except (GbnfToLarkError, RecursionError) as fault:
-        raise _invalid(f"'{field}' is not a valid grammar: {fault}.", field) from fault
+    return schema_form(schema, "response_format.json_schema.schema")
 
 
 def _invalid(message: str, field: str) -> InvalidRequest:

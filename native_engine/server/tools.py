@@ -11,9 +11,10 @@ import msgspec
 from backends.wire.errors import InvalidRequest
 from backends.wire.schema import ChatRequest, Tool
 from native_engine.loading.chat_template import ChatTemplate
-from native_engine.server.forms import Form, check_free_to_end
+from native_engine.server.forms import check_free_to_end
 from native_engine.structured import composing
 from native_engine.structured.composing import ANY_TEXT, Callable, Marks, calls_among_text, either, headed
+from native_engine.structured.grammars import Form
 from native_engine.text.tool_calls import CallPiece
 from native_engine.text.tool_styles import STYLES, taught_style
 from native_engine.text.tool_styles.style import ToolStyle

@@ -9,6 +9,7 @@ from native_engine.engine import Engine
 from native_engine.llm import LLM, Completion, Prompt, generate
 from native_engine.request import SamplingParams
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler
+from tests.native_engine.tiny_model import write_gguf
 
 
 class Letters:
@@ -119,3 +120,31 @@ def test_a_model_without_a_template_cannot_chat(llm: LLM) -> None:
 def test_settings_that_cannot_hold_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"--max-num-seqs is 0.*; --block-size is 7"):
         LLM("any", data_dir=tmp_path, max_num_seqs=0, block_size=7)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> LLM:
+    path = write_gguf(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+    return LLM(str(path), max_model_len=128)
+
+
+def test_answers_have_the_form_that_was_asked_for(tiny: LLM, tmp_path: Path) -> None:
+    params = SamplingParams(max_tokens=40, temperature=1.0, seed=5)
+    asked: dict[str, Any] = {"choice": ["yes", "no, never"]}
+    for completion in tiny.generate(["hello", "world", "12"], params, structured_outputs=asked):
+        assert completion.text in ("yes", "no, never")
+    (chatted,) = tiny.chat([{"role": "user", "content": "hello"}], params, structured_outputs={"regex": "[0-9]{3}"})
+    assert chatted.text.isdigit()
+    assert len(chatted.text) == 3
+
+
+def test_another_form_is_another_question_to_the_journal(tiny: LLM, tmp_path: Path) -> None:
+    params, path = SamplingParams(max_tokens=20), tmp_path / "answers.jsonl"
+    for form in (None, {"choice": ["yes"]}, {"choice": ["no"]}):
+        (completion,) = tiny.generate("hello", params, structured_outputs=form, journal=path)
+        assert form is None or completion.text == form["choice"][0]
+
+
+def test_a_form_that_is_none_is_refused_by_its_fault(tiny: LLM) -> None:
+    with pytest.raises(ValueError, match=r"structured_outputs\.json"):
+        tiny.generate("hello", structured_outputs={"json": "{"})

@@ -24,9 +24,9 @@ from native_engine.loading.tokenizer import Tokenizer, load_tokenizer
 from native_engine.request import FinishReason, SamplingParams, Sequence
 from native_engine.sampling.sampler import Sampler
 from native_engine.scheduler import Scheduler
-from native_engine.server.forms import schema_grammar
 from native_engine.structured.compiler import MAX_KEPT, Compiler, GrammarFault
 from native_engine.structured.constraint import GrammarConstraint
+from native_engine.structured.grammars import schema_grammar
 from tests.native_engine.fake_runner import FakeRunner
 from tests.native_engine.tiny_model import write_gguf
 
