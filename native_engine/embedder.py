@@ -42,6 +42,14 @@ class Encoder(Protocol):
         ...
 
 
+def shortened(vectors: Vector, dimensions: int | None, encoder: Encoder) -> Vector:
+    """The first `dimensions` numbers of each of vectors [..., n], of length 1 again where the model's vectors are."""
+    if dimensions in (None, vectors.shape[-1]):
+        return vectors
+    cut = vectors[..., :dimensions]
+    return cut / np.maximum(np.linalg.norm(cut, axis=-1, keepdims=True), 1e-12) if encoder.normalizes else cut
+
+
 class QueueFull(RuntimeError):
     """More inputs wait than the engine keeps."""
 

@@ -24,7 +24,7 @@ from rich.progress import Progress
 
 from native_engine.beam_search import BeamSearchParams, beam_search
 from native_engine.config import EngineConfig, validate
-from native_engine.embedder import Encoder, Vector, embed
+from native_engine.embedder import Encoder, Vector, embed, shortened
 from native_engine.engine import Engine, Stats
 from native_engine.journal import Journal, key_of
 from native_engine.request import Constraint, SamplingParams, Sequence, Stages, stages_of
@@ -126,8 +126,13 @@ class LLM:
         found = beam_search(engine, encoded, params, tokenizer.eos_token_ids)
         return [[BeamCompletion(tokenizer.decode(list(beam.token_ids)), *beam) for beam in beams] for beams in found]
 
-    def embed(self, inputs: Prompt | ListLike[Prompt], *, progress: bool = False) -> Vector:
-        """Text or token ids, one or many: [inputs, dimensions], in their order. Refuses all where one is too long."""
+    def embed(
+        self, inputs: Prompt | ListLike[Prompt], *, dimensions: int | None = None, progress: bool = False
+    ) -> Vector:
+        """Text or token ids, one or many: [inputs, dimensions], in their order. Refuses all where one is too long.
+
+        `dimensions`: only so many of each vector's numbers, the first ones, for models that were trained for it.
+        """
         if not isinstance(self._loaded, _Embedding):
             raise ValueError(f"{self._config.model} generates text: use generate() or chat()")
         encoder, texts = self._loaded
@@ -135,9 +140,12 @@ class LLM:
         for index, tokens in enumerate(encoded):
             if not 0 < len(tokens) <= encoder.max_model_len:
                 raise ValueError(f"input {index}: {len(tokens)} tokens, and {encoder.max_model_len} at most can be")
+        if dimensions is not None and not 1 <= dimensions <= encoder.dimensions:
+            raise ValueError(f"dimensions is {dimensions}, but the vectors of this model have {encoder.dimensions}")
         with Progress(disable=not progress) as bar:
             task = bar.add_task("embedding", total=len(encoded))
-            return embed(encoder, self._config, encoded, lambda: bar.advance(task))
+            vectors = embed(encoder, self._config, encoded, lambda: bar.advance(task))
+        return shortened(vectors, dimensions, encoder)
 
     def stats(self) -> Stats:
         """What the engine has done so far: tokens, steps, cache hits, guesses."""

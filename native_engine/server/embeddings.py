@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterator
 
 import msgspec
-import numpy as np
 
 from backends.wire.embeddings import EmbeddingsRequest, parse_embeddings
 from backends.wire.errors import InvalidRequest
 from backends.wire.responses import Usage, usage_dict
-from native_engine.embedder import Embedder, Job, QueueFull, Vector
+from native_engine.embedder import Embedder, Job, QueueFull, Vector, shortened
 from native_engine.engine import EngineStopped
 from native_engine.server.answers import cancelled_when_gone, failure
 from native_engine.server.handlers import check_model, id_of
@@ -119,7 +118,8 @@ def _inputs(service: EmbeddingService, request: EmbeddingsRequest) -> list[list[
 
 def _body(request: EmbeddingsRequest, service: EmbeddingService, embedding: Embedding) -> bytes:
     """Encoded vector by vector: one call for all of them would hold up the event loop from any thread."""
-    vectors = (_shortened(vector, request.dimensions, service) for vector in embedding.job.vectors)
+    encoder = service.embedder.encoder
+    vectors = (shortened(vector, request.dimensions, encoder) for vector in embedding.job.vectors)
     data = b",".join(_entries(vectors, packed=request.encoding_format == "base64"))
     usage = {name: count for name, count in usage_dict(embedding.usage).items() if name in _COUNTS}
     tail = {"model": request.model, "usage": usage}
@@ -133,11 +133,3 @@ def _entries(vectors: Iterator[Vector], *, packed: bool) -> Iterator[bytes]:
     for index, vector in enumerate(vectors):
         made = base64.b64encode(vector.astype("<f4").tobytes()).decode() if packed else vector.tolist()
         yield _encode({"object": "embedding", "index": index, "embedding": made})
-
-
-def _shortened(vector: Vector, dimensions: int | None, service: EmbeddingService) -> Vector:
-    """The first `dimensions` numbers, of length 1 again where the model's vectors are."""
-    if dimensions is None or dimensions == len(vector):
-        return vector
-    cut = vector[:dimensions]
-    return cut / max(float(np.linalg.norm(cut)), 1e-12) if service.embedder.encoder.normalizes else cut

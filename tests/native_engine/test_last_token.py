@@ -88,7 +88,12 @@ def test_the_offline_class_embeds_texts_each_with_its_end_of_text(folder: Path) 
     texts = ["hello world", "12", "world hello " * 9]
     tokens = [TextEncoder(folder).encode(text) for text in texts]
     assert all(each[-1] == tiny_model.TURN_END for each in tokens)
-    assert np.abs(llm.embed(texts) - reference(folder, tokens)).max() < 1e-5
+    whole = reference(folder, tokens)
+    assert np.abs(llm.embed(texts) - whole).max() < 1e-5
+    short = whole[:, :16] / np.linalg.norm(whole[:, :16], axis=1, keepdims=True)
+    assert np.abs(llm.embed(texts, dimensions=16) - short).max() < 1e-5
+    with pytest.raises(ValueError, match="dimensions is 65, but the vectors of this model have 64"):
+        llm.embed(texts, dimensions=65)
 
 
 def test_pooling_that_a_decoder_is_not_pooled_by_is_refused(tmp_path: Path) -> None:
