@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from kernels.testing import assert_close
 from native_engine.batch import ScheduledBatch, ScheduledSequence
@@ -137,6 +137,22 @@ def test_logits_are_those_of_the_weights_that_a_checkpoint_stands_for(name: str,
     assert_close(logits_of(NativeRunner(exact, weights)), expected, 1e-5, name)
     kept = EngineConfig(model="", max_model_len=64, max_num_seqs=4)
     assert_close(logits_of(NativeRunner(kept, weights)), expected, 3e-2, name)
+
+
+@pytest.mark.parametrize("name", ["gptq", "gptq-act-order", "fp8-blocks"])
+def test_experts_are_read_like_any_other_layer(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = Qwen3MoeConfig(**SHAPE, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2)
+    Qwen3MoeForCausalLM(config).save_pretrained(tmp_path / "plain")
+    checkpoint = quantised(tmp_path / "plain", tmp_path / "m", RECIPES[name])
+    weights = open_weights(checkpoint.folder)
+    for each, meant in checkpoint.weights.items():
+        np.testing.assert_allclose(dequantize(weights.get(each)), meant.numpy(), rtol=1e-6, err_msg=each)
+    exact = EngineConfig(model="", max_model_len=64, max_num_seqs=4, kv_cache_dtype="float32", quantization="none")
+    expected = logits_of(TorchRunner(exact, weights))
+    assert_close(logits_of(NativeRunner(exact, weights)), expected, 1e-5)
+    kept = NativeRunner(EngineConfig(model="", max_model_len=64, max_num_seqs=4), weights)
+    assert_close(logits_of(kept), expected, 0.2)  # where a rounded row goes to another expert, it is far
 
 
 def test_layers_that_the_recipe_left_alone_stay_as_they_are(plain: Path, tmp_path: Path) -> None:
