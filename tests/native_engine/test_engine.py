@@ -16,6 +16,7 @@ from native_engine.engine import Engine, EngineLoop, EngineStopped, SequenceOutp
 from native_engine.request import FinishReason, SamplingParams, Sequence
 from native_engine.sampling.sampler import Sampler
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler, make_sequence
+from tests.native_engine.noise_runner import NoiseRunner
 
 
 class GatedRunner(FakeRunner):
@@ -291,6 +292,30 @@ def test_logits_that_are_no_numbers_end_with_an_error_and_without_a_token() -> N
     engine.add(make_sequence("a"))
     (output,) = engine.step()
     assert (output.new_token_ids, output.finish_reason) == ([], FinishReason.ERROR)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_request_whose_logits_are_no_numbers_ends_and_the_others_never_notice(temperature: float, after: int) -> None:
+    """Also with the log probabilities of its prompt and of its tokens, which nobody can compute."""
+    params = SamplingParams(max_tokens=8, temperature=temperature, seed=3, logprobs=2, prompt_logprobs=1)
+
+    def outputs(spoiled: set[str]) -> tuple[list[list[int]], list[FinishReason | None]]:
+        runner = NoiseRunner(64, 40)
+        engine = Engine(runner, make_scheduler(64))
+        sequences = [Sequence(name, [n + 1] * 20, params) for n, name in enumerate("abc")]
+        for sequence in sequences:
+            engine.add(sequence)
+        for step in range(20):
+            runner.spoiled = spoiled if step >= after else set()
+            engine.step()
+        assert engine.stats().kv_blocks_used == 0
+        return [each.output_token_ids for each in sequences], [each.finish_reason for each in sequences]
+
+    calm, _ = outputs(set())
+    spoiled, reasons = outputs({"b"})
+    assert spoiled == [calm[0], calm[1][:after], calm[2]]
+    assert reasons == [FinishReason.LENGTH, FinishReason.ERROR, FinishReason.LENGTH]
 
 
 def test_the_loop_streams_every_token_and_one_end(rig: Rig) -> None:
