@@ -224,7 +224,14 @@ class EngineStopped(RuntimeError):
 
 
 class EngineLoop:
-    """The thread that owns an engine. `on_outputs` is called in it, once a step, with all that the step brought."""
+    """The thread that owns an engine. `on_outputs` is called in it, once a step, with all that the step brought.
+
+    Scheduling, choosing tokens and delivery stand between two steps, and do not overlap with the model's work: on a
+    CPU both want the same cores. Where a device computes, the seam is `Runner.execute`: a launch that returns at once,
+    and a wait for its tokens. The next batch is scheduled in between, each sequence one token longer than is known yet,
+    and the outputs of the step before are delivered; what ends meanwhile `postprocess` passes over, as it does today
+    for what was aborted.
+    """
 
     def __init__(self, engine: Engine, on_outputs: Callable[[list[SequenceOutput]], None]) -> None:
         self._engine = engine

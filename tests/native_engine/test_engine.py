@@ -186,6 +186,18 @@ def test_whoever_was_to_read_what_was_never_written_begins_anew() -> None:
     assert all(sequence.output_token_ids == expected_output(sequence.token_ids[:70], 8) for sequence in sequences[1:])
 
 
+def test_what_a_reader_would_have_written_is_not_found_later() -> None:
+    engine = Engine(PoisonedRunner(64, {"0": 30}), make_scheduler(64, max_num_batched_tokens=512))
+    prompt = [1] * 40 + [2] * 40
+    engine.add(make_sequence("0", [1] * 40))
+    for request_id in ("1", "2"):
+        engine.add(sequence := make_sequence(request_id, prompt))
+        while sequence.finish_reason is None:
+            engine.step()
+        assert sequence.output_token_ids == expected_output(prompt, 8)
+    assert sequence.num_cached_tokens == 64
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     poison=st.dictionaries(st.sampled_from("012345"), st.integers(0, 60), max_size=3),

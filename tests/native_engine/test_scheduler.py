@@ -411,11 +411,12 @@ def test_a_request_steps_aside_only_so_often() -> None:
     assert batch_work.status is Status.RUNNING
 
 
-def test_the_oldest_is_promoted_after_so_many_went_before_it() -> None:
+@pytest.mark.parametrize("rushing", [0, -5])
+def test_the_oldest_is_promoted_after_so_many_went_before_it(rushing: int) -> None:
     scheduler, runner = make_scheduler(max_num_seqs=1), FakeRunner(64)
     for number in range(20):
         scheduler.add(make_sequence(f"batch-{number}", 5, 1, priority=2))
-        scheduler.add(make_sequence(f"{number}", 5, 1))
+        scheduler.add(make_sequence(f"{number}", 5, 1, priority=rushing))
     served = []
     while scheduler.has_work:
         served += [sequence.request_id for sequence in run_step(scheduler, runner)]
