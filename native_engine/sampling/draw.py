@@ -20,7 +20,7 @@ Tokens = npt.NDArray[np.int64]
 # How far below the best, in exponents, a token is still looked at, and how many of those are sorted. What top_p keeps
 # nearly always lies in the first few hundred tokens; sorting a whole vocabulary takes milliseconds.
 _DEPTHS = (8.0, 14.0, math.inf)
-_HEADS = (256, 2048)
+_HEADS = (256, 1024, 4096, 16384)
 
 
 def draw(logits: Floats, params: SamplingParams, uniform: float) -> int:
