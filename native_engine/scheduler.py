@@ -20,16 +20,16 @@ free; meanwhile others may still displace.
 from __future__ import annotations
 
 import logging
-import math
 import time
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator
+from bisect import insort
+from collections.abc import Callable
 from collections.abc import Sequence as ListLike
 
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
 from native_engine.config import EXTRA_LOGITS
 from native_engine.drafts import PromptLookup
+from native_engine.order import ORDINARY, PROMOTED, arrival, end_of, heads, rank
 from native_engine.request import FinishReason, Sequence, Status, is_ready
 
 logger = logging.getLogger(__name__)
@@ -39,21 +39,6 @@ MAX_YIELDS = 3
 LEAST_PREFILL = 16
 
 _RUNNING, _FINISHED = Status.RUNNING, Status.FINISHED
-_PROMOTED, _ORDINARY = 0, 1
-
-
-def _rank(sequence: Sequence) -> tuple[float, float, float]:
-    return sequence.rank
-
-
-def _end_of(sequences: list[Sequence], kind: int, priority: int) -> int:
-    """The place behind all of this kind and priority."""
-    last: tuple[float, float, float] = (kind, priority, math.inf)
-    return bisect_right(sequences, last, key=_rank)
-
-
-def _arrival(sequence: Sequence) -> int:
-    return sequence.rank[2]
 
 
 class Scheduler:
@@ -126,8 +111,8 @@ class Scheduler:
         sequence.max_total_tokens = min(asked, self.max_total_tokens)
         self._live[sequence.request_id] = sequence
         self._arrivals += 1
-        sequence.rank = (_ORDINARY, sequence.priority, self._arrivals)
-        insort(self.waiting, sequence, key=_rank)
+        sequence.rank = (ORDINARY, sequence.priority, self._arrivals)
+        insort(self.waiting, sequence, key=rank)
         if self.num_speculative_tokens and not sequence.looks_back:
             sequence.lookup = PromptLookup(self.num_speculative_tokens)
 
@@ -304,35 +289,27 @@ class Scheduler:
         """Seats one that waits and fits."""
         self.blocks.allocate(sequence)
         self.waiting.remove(sequence)
-        insort(self.running, sequence, key=_rank)
+        insort(self.running, sequence, key=rank)
         sequence.status = _RUNNING
         if not sequence.admitted:
             self._count_prompt(sequence)
         self._count_overtaking(sequence)
 
     def _count_overtaking(self, sequence: Sequence) -> None:
-        oldest = min(self._heads(), key=_arrival, default=None)
-        if oldest is None or _arrival(sequence) < _arrival(oldest):
+        oldest = min(heads(self.waiting), key=arrival, default=None)
+        if oldest is None or arrival(sequence) < arrival(oldest):
             self._overtakings = 0
             return
         self._overtakings += 1
         if self._overtakings >= OVERTAKINGS:
             self._overtakings = 0
             self.waiting.remove(oldest)
-            oldest.rank = (_PROMOTED, 0, _arrival(oldest))
-            insort(self.waiting, oldest, key=_rank)
-
-    def _heads(self) -> Iterator[Sequence]:
-        """The oldest that waits of each priority."""
-        index = 0
-        while index < len(self.waiting):
-            head = self.waiting[index]
-            yield head
-            index = _end_of(self.waiting, *head.rank[:2])
+            oldest.rank = (PROMOTED, 0, arrival(oldest))
+            insort(self.waiting, oldest, key=rank)
 
     def _displace(self, preempted: list[Sequence]) -> None:
         """Seats those that wait in the places of others whose priority is worse."""
-        first = _end_of(self.waiting, _PROMOTED, 0)
+        first = end_of(self.waiting, PROMOTED, 0)
         while first < len(self.waiting) and (victims := self._victims(self.waiting[first])):
             sequence = self.waiting[first]
             for victim in victims:
@@ -343,7 +320,7 @@ class Scheduler:
 
     def _victims(self, sequence: Sequence) -> list[Sequence]:
         """The fewest, from the end, whose seats and blocks are enough for `sequence`; empty where it needs none."""
-        first = _end_of(self.running, _ORDINARY, sequence.priority)
+        first = end_of(self.running, ORDINARY, sequence.priority)
         worse = [each for each in self.running[first:] if each.num_yields < MAX_YIELDS]
         if not worse or self._fits(sequence) or not self._fits(sequence, worse):
             return []
@@ -377,7 +354,7 @@ class Scheduler:
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         self.running.remove(sequence)
-        insort(self.waiting, sequence, key=_rank)
+        insort(self.waiting, sequence, key=rank)
 
     def _extend(self, sequence: Sequence, tokens: list[int]) -> int:
         """Returns how many of the tokens the sequence took: none after the one that ends it."""
