@@ -37,7 +37,7 @@ TOKENS = {
     "\t\n": [255968, 107],
     " Hello, world!": [26352, 236764, 1902, 236888],
     "    Hello\n    Hello": [140, 9259, 107, 140, 9259],
-    "this is 🦙.cpp": [5866, 563, 236743, 478, 397, 404, 391, 236761, 12362],
+    " this is 🦙.cpp": [672, 563, 236743, 478, 397, 404, 391, 236761, 12362],
     "нещо на Български": [1337, 12515, 1333, 4632, 165543, 3830],
     "333": [236800, 236800, 236800],
 }
@@ -71,11 +71,9 @@ def transformers_model(weights: Weights) -> Gemma3ForCausalLM:
     )
     state = {name: torch.from_numpy(dequantize(weights.get(name))) for name in weights.names()}
     state = {name: tensor - 1 if "norm" in name else tensor for name, tensor in state.items()}
-    with torch.device("meta"):
-        model = Gemma3ForCausalLM(shape)
-    model = model.to_empty(device="cpu").eval()
-    model.load_state_dict(state, strict=False)
-    return model
+    model = Gemma3ForCausalLM(shape)
+    assert not model.load_state_dict(state, strict=False).unexpected_keys
+    return model.eval()
 
 
 def test_texts_become_the_tokens_of_googles_tokenizer(path: Path) -> None:
