@@ -7,6 +7,8 @@ import os
 from functools import cache
 from pathlib import Path
 
+NUM_OPS = 14  # as in ops.h
+
 
 class Op(ctypes.Structure):
     """One recorded operation; the same layout as Op in ops.h."""
@@ -45,15 +47,20 @@ def library() -> ctypes.CDLL | None:
         return None
     lib = ctypes.CDLL(str(paths[0]))
     int64, pointer = ctypes.c_int64, ctypes.c_void_p
-    lib.sekisho_sizeof_op.restype = lib.sekisho_sizeof_step.restype = int64
     lib.sekisho_best_isa.restype = ctypes.c_char_p
     lib.sekisho_pool_create.restype = pointer
     lib.sekisho_pool_destroy.argtypes = [pointer]
     lib.sekisho_pack.argtypes = [int64, pointer, int64, int64, int64, pointer]
     lib.sekisho_run.argtypes = [pointer, ctypes.c_char_p, pointer, int64, pointer]
-    if lib.sekisho_sizeof_op() != ctypes.sizeof(Op) or lib.sekisho_sizeof_step() != ctypes.sizeof(Step):
+    if _described(lib) != (ctypes.sizeof(Op), ctypes.sizeof(Step), NUM_OPS):
         raise ImportError(f"{paths[0]} is of another version than its Python part; build it again: pip install -e .")
     return lib
+
+
+def _described(lib: ctypes.CDLL) -> tuple[int, ...]:
+    """Sizes of its structures and number of its operations; an old library does not tell them all."""
+    names = ("sekisho_sizeof_op", "sekisho_sizeof_step", "sekisho_num_ops")
+    return tuple(getattr(lib, name)() for name in names if hasattr(lib, name))
 
 
 def available() -> bool:

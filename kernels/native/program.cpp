@@ -28,9 +28,10 @@ static const OpTable* table_for(const char* isa) {
 
 extern "C" {
 
-// Layout check: the Python structures must be as large as these.
+// The Python part must agree: structures of this size, and so many operations.
 int64_t sekisho_sizeof_op() { return sizeof(Op); }
 int64_t sekisho_sizeof_step() { return sizeof(Step); }
+int64_t sekisho_num_ops() { return NUM_OPS; }
 
 const char* sekisho_best_isa() { return best_ops().isa; }
 

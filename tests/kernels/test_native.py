@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from kernels.gated import GatedActivation, gated
 from kernels.linear import linear
 from kernels.linear.cpu import pack
 from kernels.linear.formats import FORMATS
-from kernels.native.library import available
-from kernels.native.program import Program
+from kernels.native.library import NUM_OPS, available, library
+from kernels.native.program import Kind, Program
 from kernels.rms_norm import rms_norm
 from kernels.soft_cap import soft_cap
 from kernels.testing import assert_close
@@ -116,3 +116,25 @@ def test_a_step_that_samples_nothing_computes_nothing_past_the_gather(isa: str) 
     chosen = sampled_rows(filled(program, normal(4, 64)), described(4))
     argmax(linear(rms_norm(chosen, torch.ones(64), 1e-5), pack(raw_weight("Q4_1", 50, 64), "Q4_1", 50, 64)))
     program.run(described(4))
+
+
+def test_the_library_has_as_many_operations_as_a_program_can_record() -> None:
+    assert len(Kind) == NUM_OPS
+
+
+@pytest.mark.parametrize("told", [{}, {"sekisho_num_ops": NUM_OPS - 1}])
+def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch, told: dict[str, int]) -> None:
+    class Other:
+        """All that ours has, but for what `told` says otherwise; without it an older one, which tells less."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "sekisho_num_ops":
+                if not told:
+                    raise AttributeError(name)
+                return lambda: told[name]
+            return getattr(real, name)
+
+    real = library()
+    monkeypatch.setattr("kernels.native.library.ctypes.CDLL", lambda path: Other())
+    with pytest.raises(ImportError, match="of another version"):
+        library.__wrapped__()
