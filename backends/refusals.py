@@ -13,7 +13,7 @@ from backends.base import Fields, Refusal
 # As many choices as the official service gives at most. Prompts multiply them, and each is a sequence in the engine.
 MOST_ANSWERS = 128
 
-# What no self-hosted engine does, each with the value beside null that asks for nothing.
+# What no engine but ours does, each with the value beside null that asks for nothing.
 NOWHERE: Mapping[str, Any] = {
     "functions": [],
     "function_call": "none",

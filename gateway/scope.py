@@ -84,7 +84,7 @@ class RequestScope:
     fields: dict[str, msgspec.Raw] = field(default_factory=dict)  # what the engine is to get, each as the bytes it was
     streaming: bool = False  # the client asked for a stream
     wants_usage: bool = False  # the client asked for usage in the stream
-    choices: int = 1  # answers that were asked for
+    choices: int = 1  # answers to compute, those of `best_of` that are not shown among them
     context: int = 0  # tokens that the model takes; 0: nobody knows
     prompt_size: PromptSize = NO_PROMPT
     prompt_estimate: int = 0  # tokens

@@ -58,7 +58,7 @@ async def _complete(door: Door, request: RequestScope, body: bytes, parsed: Chat
     await door.pipeline.speak_for(request, parsed.user)
     request.model = parsed.model
     request.streaming = bool(parsed.stream)
-    request.choices = (parsed.n or 1) * (len(parsed.prompts) if isinstance(parsed, CompletionRequest) else 1)
+    request.choices = parsed.answers_each * (len(parsed.prompts) if isinstance(parsed, CompletionRequest) else 1)
     request.output_limit = (parsed.output_limit or 0) * request.choices
     options = parsed.stream_options
     request.wants_usage = bool(options and options.include_usage)

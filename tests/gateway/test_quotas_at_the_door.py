@@ -137,6 +137,14 @@ async def test_a_policy_cuts_the_answer_of_a_client_that_gave_no_limit(start_doo
         await error_of(response, 400, "max_output_exceeded")
 
 
+async def test_answers_that_are_computed_and_not_shown_are_reserved_too(start_door: StartDoor) -> None:
+    door = await start_door(key_cache_seconds=0)
+    await allow(door, tokens_per_day=300)
+    asked = {"model": "fake", "prompt": "x", "max_tokens": 100, "best_of": 4}
+    async with door.post(asked, path="/v1/completions") as response:
+        assert response.headers["x-ratelimit-remaining-tokens"] == "0"
+
+
 async def test_a_model_that_no_policy_allows_does_not_exist(start_door: StartDoor) -> None:
     door = await start_door(key_cache_seconds=0)
     await allow(door, allowed_models=("other",))
