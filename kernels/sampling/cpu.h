@@ -63,20 +63,20 @@ void survey(const Op& op, const Step&, Pool&) {
     for (int64_t start = 0; start < width; start += SURVEY_BLOCK) {
         int64_t end = std::min(start + SURVEY_BLOCK, width), i = start;
         f32v total = {};
-        auto look_at = [&](f32v logits) {
+        auto look_at = [&](f32v logits, int64_t valid) {
             f32v exponent = (logits - peak) * scale;
             total += weight_of(exponent);
             if (!any(exponent >= least)) return;
             float lanes[LANES];
             memcpy(lanes, &exponent, sizeof lanes);
-            for (int64_t j = 0; j < LANES; j++)
+            for (int64_t j = 0; j < valid; j++)
                 if (lanes[j] >= least) tokens[count++] = (int32_t)(i + j);
         };
-        for (; i + LANES <= end; i += LANES) look_at(floats_at(x + i));
+        for (; i + LANES <= end; i += LANES) look_at(floats_at(x + i), LANES);
         if (i < end) {
             float rest[LANES];
             for (int64_t j = 0; j < LANES; j++) rest[j] = i + j < end ? x[i + j] : -INFINITY;
-            look_at(floats_at(rest));
+            look_at(floats_at(rest), end - i);  // without bounds every lane would pass, those past the row too
         }
         double sum = 0;
         for (int64_t j = 0; j < LANES; j++) sum += total[j];
