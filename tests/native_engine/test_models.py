@@ -252,5 +252,5 @@ def test_an_architecture_that_no_family_implements_is_refused_by_name(tmp_path: 
     save(CONFIGS["llama"], tmp_path)
     weights = open_weights(tmp_path)
     object.__setattr__(weights.config, "architecture", "mamba")
-    with pytest.raises(ValueError, match="'mamba' is not supported; known: gemma2, gemma3, llama, phi3"):
+    with pytest.raises(ValueError, match=r"'mamba' is not supported; known: .*llama.*qwen3"):
         models.create(weights.config, None, 16)  # type: ignore[arg-type]
