@@ -78,8 +78,9 @@ def _feed_forward(config: ModelConfig, loader: WeightLoader, prefix: str) -> Gat
 
 
 def _stored(loader: WeightLoader, prefix: str, joined: str, parts: list[str]) -> list[str]:
-    """The names under which the file holds one matrix of ours: joined already, or its parts."""
-    return [prefix + joined] if loader.has(f"{prefix}{joined}.weight") else [prefix + part for part in parts]
+    """The names under which the file holds one matrix of ours: its parts, or joined already."""
+    in_parts = any(loader.has(f"{prefix}{part}.weight") for part in parts)
+    return [prefix + part for part in parts] if in_parts else [prefix + joined]
 
 
 def _weight_and_bias(loader: WeightLoader, names: list[str]) -> tuple[Matrix, torch.Tensor | None]:

@@ -26,7 +26,11 @@ def native(weights: Weights) -> WeightLoader:
     return NativeLoader(weights, Program(1, 1, num_threads=1), "auto", "auto")
 
 
-LOADERS = [TorchLoader, native] if available() else [TorchLoader]
+def plain(weights: Weights) -> WeightLoader:
+    return TorchLoader(weights, "auto")
+
+
+LOADERS = [plain, native] if available() else [plain]
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
