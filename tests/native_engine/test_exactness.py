@@ -17,7 +17,7 @@ from native_engine.loading.weights import Weights, open_weights
 from native_engine.model_runner import NativeRunner, TorchRunner
 from native_engine.quantization.dequantize import dequantize
 from native_engine.request import SamplingParams, Sequence
-from tests.native_engine.driving import generate, generate_in_traffic, reference_logits
+from tests.native_engine.driving import GREEDY, generate, generate_in_traffic, reference_logits
 from tests.native_engine.prompts import PROMPTS
 
 pytestmark = pytest.mark.slow
@@ -96,7 +96,7 @@ def test_plain_torch_without_the_native_kernels_says_the_same(
     weights: Weights, prompts: list[list[int]], transformers_model: LlamaForCausalLM
 ) -> None:
     chosen = prompts[:3]
-    outputs = generate(Engine.create(TorchRunner(EXACT, weights), EXACT), chosen)
+    outputs = generate(Engine.create(TorchRunner(EXACT, weights), EXACT), chosen, replace(GREEDY, max_tokens=16))
     for prompt, output in zip(chosen, outputs, strict=True):
         assert reference_logits(transformers_model, prompt, output).argmax(-1).tolist() == output
 
