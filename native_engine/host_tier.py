@@ -44,6 +44,8 @@ class HostTier:
             self._slot_of.move_to_end(digest)
             return
         if not self._free:
+            if not self._slot_of:  # every slot holds what is on its way back
+                return
             self._free.append(self._slot_of.popitem(last=False)[1])
         slot = self._free.pop()
         self._slot_of[digest] = slot

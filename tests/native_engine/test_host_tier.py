@@ -73,6 +73,17 @@ def test_a_preempted_request_finds_what_it_had_computed() -> None:
         assert sequence.output_token_ids == expected_output(prompt, 60)
 
 
+def test_where_every_slot_is_on_its_way_back_nothing_more_is_kept() -> None:
+    tier = HostTier(1)
+    tier.keep(b"first", device=5)
+    slot = tier.take_out(b"first")
+    tier.keep(b"second", device=6)
+    tier.fetch(slot, device=6)
+    assert b"second" not in tier
+    assert tier.take_copies() == [Copy(5, 0, True), Copy(6, 0, False)]
+    assert tier.faults() == []
+
+
 def test_a_full_tier_makes_room_for_what_leaves_before_what_returns_is_overwritten() -> None:
     tier = HostTier(1)
     tier.keep(b"first", device=5)
