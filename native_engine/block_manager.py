@@ -77,14 +77,13 @@ class BlockManager:
         hits = self._cached_prefix(sequence)
         if not self._has_room(sequence, hits, reserve, {}):
             return False
-        num_new = self._num_missing(sequence, hits) - hits.count(None)
         sequence.first_block = hits.count(GIVEN_BACK)
         for block in hits[sequence.first_block :]:
             if block is not None:
                 self._share(block)
         fetched = iter(self._fetch([sequence.block_hashes[place] for place, block in enumerate(hits) if block is None]))
         sequence.block_table = [next(fetched) if block is None else block for block in hits]
-        sequence.block_table += [self._take() for _ in range(num_new)]
+        sequence.block_table += [self._take() for _ in range(self._num_blocks(sequence) - len(hits))]
         sequence.num_computed_tokens = len(hits) * self.block_size
         return True
 
@@ -139,15 +138,16 @@ class BlockManager:
         tier = self.host_tier.faults() if self.host_tier else []
         return [*self._reference_faults(sequences), *self._hash_faults(), *tier]
 
-    def _num_missing(self, sequence: Sequence, hits: list[int | None]) -> int:
-        return -(-len(sequence.token_ids) // self.block_size) - len(hits) + hits.count(None)
+    def _num_blocks(self, sequence: Sequence) -> int:
+        return -(-len(sequence.token_ids) // self.block_size)
 
     def _has_room(self, sequence: Sequence, hits: list[int | None], reserve: int, held: Mapping[int, int]) -> bool:
         """`held`: references that are about to go. A hit that nobody else refers to has to leave the free ones too."""
         needed = [block for block in hits if block is not None and block != GIVEN_BACK]
         idle_hits = sum(self._references[block] == held.get(block, 0) for block in needed)
         released = sum(self._references[block] == count for block, count in held.items())
-        return self._num_missing(sequence, hits) + idle_hits + reserve <= len(self._free) + released
+        missing = self._num_blocks(sequence) - len(hits) + hits.count(None)
+        return missing + idle_hits + reserve <= len(self._free) + released
 
     def _cached_prefix(self, sequence: Sequence) -> list[int | None]:
         """Blocks that hold the beginning; None for one that is in the host tier."""

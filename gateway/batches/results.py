@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,7 +123,13 @@ def _append(file: int, data: bytes) -> None:
         raise
 
 
-def encode(line_id: str, custom_id: str, response: Any, error: Any, ok: bool) -> Result:
+def answered(custom_id: str, status: int, request_id: str, body: Any) -> Result:
+    """What came of a request that was asked."""
+    response = {"status_code": status, "request_id": request_id, "body": body}
+    return encode(custom_id, response, None, ok=status == 200)
+
+
+def encode(custom_id: str, response: Any, error: Any, ok: bool) -> Result:
     """A result in the official form: `response` and `error` are objects or None."""
-    value = {"id": line_id, "custom_id": custom_id, "response": response, "error": error}
+    value = {"id": f"batch_req_{secrets.token_hex(12)}", "custom_id": custom_id, "response": response, "error": error}
     return Result(custom_id, msgspec.json.encode(value) + b"\n", ok)

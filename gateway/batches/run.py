@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -20,7 +19,7 @@ from gateway.batches import lines
 from gateway.batches.files import Files
 from gateway.batches.lease import Lease
 from gateway.batches.records import Batch, Counts, Ending, Fault, File, Status, moved
-from gateway.batches.results import Results, encode
+from gateway.batches.results import Results, answered, encode
 from gateway.errors import Conflict, DoorError, StoreAway
 from gateway.scope import Principal
 from gateway.store.directory import Directory
@@ -169,17 +168,16 @@ class Run:
         return None
 
     async def _record(self, line: lines.Line, answer: Answer) -> None:
-        ok = answer.status == 200
-        response = {"status_code": answer.status, "request_id": answer.request_id, "body": answer.body}
+        result = answered(line.custom_id, answer.status, answer.request_id, answer.body)
         try:
-            await self._results.add(encode(_line_id(), line.custom_id, response, None, ok))
+            await self._results.add(result)
         except OSError:
             self._fault = Fault(code="storage_failed", message="The results cannot be written. Tell an administrator.")
             return
-        self._parts.metrics.batch_lines.labels("completed" if ok else "failed").inc()
+        self._parts.metrics.batch_lines.labels("completed" if result.ok else "failed").inc()
 
     async def _expire(self, todo: list[lines.Line]) -> None:
-        results = [encode(_line_id(), line.custom_id, None, _EXPIRED, ok=False) for line in todo]
+        results = [encode(line.custom_id, None, _EXPIRED, ok=False) for line in todo]
         await self._results.add(*results)
         self._parts.metrics.batch_lines.labels("expired").inc(len(results))
         await self._end("expired")
@@ -237,10 +235,6 @@ def _pause(answer: Answer, attempts: int) -> float | None:
 
 def _without_haste(principal: Principal) -> Principal:
     return dataclasses.replace(principal, grant=dataclasses.replace(principal.grant, queue_class="batch"))
-
-
-def _line_id() -> str:
-    return f"batch_req_{secrets.token_hex(12)}"
 
 
 def _error(answer: Answer) -> dict[str, Any]:

@@ -6,7 +6,6 @@ The output says what is done: the same command, started again, asks only what is
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -15,7 +14,7 @@ import msgspec
 
 from gateway.batches import lines
 from gateway.batches.records import Endpoint
-from gateway.batches.results import Results, Taken, encode
+from gateway.batches.results import Results, Taken, answered
 from gateway.cli.console import CliError, note
 from gateway.cli.progress import lines_of
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from native_engine.server.offline import Ask
 
 _ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
-_LONGEST_BODY = 64 * 2**20  # as the engine's own
 
 
 class Done(NamedTuple):
@@ -68,13 +66,8 @@ async def _ask_all(
         async def work_off(todo: Iterator[lines.Line]) -> None:
             for line in todo:
                 answer = await ask(endpoint, await asyncio.to_thread(lines.read_body, source, line))
-                response = {
-                    "status_code": answer.status,
-                    "request_id": answer.request_id,
-                    "body": msgspec.Raw(answer.body),
-                }
-                ok = answer.status == 200
-                await results.add(encode(f"batch_req_{secrets.token_hex(12)}", line.custom_id, response, None, ok))
+                body = msgspec.Raw(answer.body)
+                await results.add(answered(line.custom_id, answer.status, answer.request_id, body))
                 show()
 
         show()
@@ -89,10 +82,12 @@ def _drop_empty(path: Path) -> None:
 
 
 def _read(source: Path, endpoint: str) -> lines.Input:
+    from native_engine.server.http import MAX_BODY_BYTES
+
     if endpoint not in _ENDPOINTS:
         raise CliError(f"the first line asks {endpoint[:100]}; here it can be one of {', '.join(_ENDPOINTS)}.")
     try:
-        return lines.read(source, cast(Endpoint, endpoint), _LONGEST_BODY)
+        return lines.read(source, cast(Endpoint, endpoint), MAX_BODY_BYTES)
     except lines.InvalidInput as fault:
         told = [f"line {each.line}: {each.message}" if each.line else each.message for each in fault.faults]
         raise CliError("the input is no batch:\n  " + "\n  ".join(told)) from None

@@ -76,7 +76,7 @@ def _run_here(source: Path, output: Path, model: str, data_dir: Path) -> None:
     require_engine()
     from native_engine.config import EngineConfig
 
-    endpoint = _endpoint(_read(source))
+    endpoint = _endpoint(_beginning(source))
     ensure_model(model, data_dir)
     try:
         with engine_faults():
@@ -140,6 +140,15 @@ async def _write(client: BatchClient, file_id: str, path: Path) -> None:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}.", exit_code=2) from None
+
+
+def _beginning(path: Path) -> bytes:
+    """The first line that is not empty."""
+    try:
+        with path.open("rb") as file:
+            return next((line for line in file if line.strip()), b"")
     except OSError as error:
         raise CliError(f"{path} cannot be read: {error.strerror}.", exit_code=2) from None
 

@@ -215,7 +215,7 @@ async def test_results_that_another_process_still_writes_are_left_to_it(world: W
     with pytest.raises(Taken):
         second.open(tmp_path / "out", tmp_path / "err")
     await second.aclose()
-    await first.add(encode("1", "a", OK, None, ok=True))
+    await first.add(encode("a", OK, None, ok=True))
     await first.aclose()
     third = Results()
     third.open(tmp_path / "out", tmp_path / "err")
@@ -229,7 +229,7 @@ async def test_a_result_whose_wait_was_given_up_is_written_all_the_same(
     monkeypatch.setattr(os, "fsync", lambda file: time.sleep(0.05))
     results = Results()
     results.open(tmp_path / "out", tmp_path / "err")
-    tasks = [asyncio.create_task(results.add(encode("1", f"r{n}", OK, None, ok=n % 2 == 0))) for n in range(20)]
+    tasks = [asyncio.create_task(results.add(encode(f"r{n}", OK, None, ok=n % 2 == 0))) for n in range(20)]
     await asyncio.sleep(0.01)
     for task in tasks:
         task.cancel()
@@ -245,7 +245,7 @@ async def test_what_is_written_together_fails_together(tmp_path: Path, monkeypat
     results = Results()
     results.open(tmp_path / "out", tmp_path / "err")
     told = await asyncio.gather(
-        *(results.add(encode("1", name, OK, None, ok=True)) for name in "abc"), return_exceptions=True
+        *(results.add(encode(name, OK, None, ok=True)) for name in "abc"), return_exceptions=True
     )
     assert [type(one) for one in told] == [OSError] * 3
     assert not results.done
