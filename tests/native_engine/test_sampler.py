@@ -196,3 +196,20 @@ def test_the_end_cannot_be_chosen_before_min_tokens(temperature: float) -> None:
         sequence.token_ids.append(token)
     assert sample(logits, [4], [sequence]) == [4]
     assert logits[0, 4] == 30.0
+
+
+@pytest.mark.parametrize("params", [SamplingParams(temperature=0), SamplingParams(temperature=1.0, top_p=0.9, seed=7)])
+def test_drafts_are_kept_as_far_as_the_model_says_the_same(params: SamplingParams) -> None:
+    rows = torch.from_numpy(np.random.default_rng(3).standard_normal((4, 50)).astype(np.float32) * 4)
+    greedy = rows.argmax(-1).tolist()
+
+    def sample(first: int, end: int, sequence: Sequence, drafts: list[int]) -> list[int]:
+        item = ScheduledSequence(sequence, 1, end - first)
+        item.drafts = drafts
+        return sampler.sample(rows[first:end], greedy[first:end], [item])[0]
+
+    sampler, alone = Sampler(seed=0), Sequence("a", [1], params)
+    said = [sample(row, row + 1, alone, [])[0] for row in range(4)]
+    for wrong in range(4):
+        drafts = [*said[:wrong], (said[wrong] + 1) % 50, *said[wrong + 1 :]][:3]
+        assert sample(0, 4, Sequence("b", [1], params), drafts) == said[: wrong + 1]
