@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 
-from kernels.activation import Activation
+from kernels.activation import Activation, Step
 from kernels.attention import cpu, reference
 from kernels.attention.cache import LayerCache
+from kernels.device import DeviceOp, DeviceTensor
 from kernels.native.program import Buffer, StepArrays
+
+_on_device = DeviceOp[DeviceTensor]("attention", "attention", reference.attention)
 
 
 def attention(
     qkv: Activation,
     cache: LayerCache,
-    step: StepArrays,
+    step: Step,
     num_heads: int,
     scale: float,
     window: int | None = None,
@@ -29,4 +34,6 @@ def attention(
     """
     if isinstance(qkv, Buffer):
         return cpu.attention(qkv, cache, num_heads, scale, window, soft_cap, sinks)
-    return reference.attention(qkv, cache, step, num_heads, scale, window, soft_cap, sinks)
+    if isinstance(qkv, DeviceTensor):
+        return _on_device(qkv, cache, step, num_heads, scale, window, soft_cap, sinks)
+    return reference.attention(qkv, cache, cast(StepArrays, step), num_heads, scale, window, soft_cap, sinks)

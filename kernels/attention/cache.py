@@ -22,7 +22,8 @@ CACHE_TYPES = {
 class LayerCache:
     """keys [blocks, kv_heads, head_dim, 16]: one vector holds one dimension of a whole block, so that scores need no
     horizontal sums; values [blocks, kv_heads, 16, head_dim]. A key is what is stored times `k_scale`, a value likewise;
-    scales other than 1 are for FP8, which holds nothing above 448 and little below 2^-6."""
+    scales other than 1 are for FP8, which holds nothing above 448 and little below 2^-6. On a GPU the dimensions of a
+    key lie side by side, as a value's do: there `keys` is a view of [blocks, kv_heads, 16, head_dim]."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -53,6 +54,22 @@ def allocate(
         k_scale,
         v_scale,
     )
+
+
+def allocate_on(
+    device: torch.device,
+    num_blocks: int,
+    kv_heads: int,
+    head_dim: int,
+    dtype: torch.dtype,
+    k_scale: float = 1.0,
+    v_scale: float = 1.0,
+) -> LayerCache:
+    """As `allocate`, on a GPU and in its layout."""
+    keys, values = (
+        torch.zeros(num_blocks, kv_heads, BLOCK_SIZE, head_dim, dtype=dtype, device=device) for _ in range(2)
+    )
+    return LayerCache(keys.transpose(2, 3), values, k_scale, v_scale)
 
 
 def _zeros(dtype: torch.dtype, *shape: int) -> torch.Tensor:

@@ -24,15 +24,15 @@ def attention(
     out = torch.empty_like(q)
     for sequence in range(step.struct.num_sequences):
         first, last = (int(start) for start in step.query_starts[sequence : sequence + 2])
-        positions = torch.from_numpy(step.positions[first:last]).long()
+        positions = torch.from_numpy(step.positions[first:last]).long().to(q.device)
         seen = (0 if window is None else max(0, int(positions[0]) + 1 - window), int(positions[-1]) + 1)
-        keys, values = gather(cache, torch.from_numpy(step.block_tables[sequence]), *seen)
+        keys, values = gather(cache, torch.from_numpy(step.block_tables[sequence]).to(q.device), *seen)
         keys = keys.repeat_interleave(num_heads // cache.kv_heads, dim=1)
         values = values.repeat_interleave(num_heads // cache.kv_heads, dim=1)
         scores = torch.einsum("qhd,khd->hqk", q[first:last], keys) * scale
         if soft_cap is not None:
             scores = soft_cap * torch.tanh(scores / soft_cap)
-        scores = scores.masked_fill(_unseen(positions, torch.arange(*seen), window), float("-inf"))
+        scores = scores.masked_fill(_unseen(positions, torch.arange(*seen, device=q.device), window), float("-inf"))
         out[first:last] = torch.einsum("hqk,khd->qhd", _weights(scores, sinks), values)
     return out.flatten(1)
 

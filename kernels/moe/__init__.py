@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import cast
 
 from kernels.activation import Activation
+from kernels.device import DeviceOp, DeviceTensor
 from kernels.moe import cpu, reference
 from kernels.moe.experts import Experts
 from kernels.native.program import Buffer
 
 __all__ = ["Experts", "moe"]
+
+_on_device = DeviceOp[DeviceTensor]("moe", "moe", reference.moe)
 
 
 def moe(x: Activation, logits: Activation, experts: Experts, residual: Activation | None = None) -> Activation:
@@ -22,4 +25,6 @@ def moe(x: Activation, logits: Activation, experts: Experts, residual: Activatio
     """
     if isinstance(x, Buffer):
         return cpu.moe(x, cast(Buffer, logits), experts, cast(Buffer | None, residual))
+    if isinstance(x, DeviceTensor):
+        return _on_device(x, logits, experts, residual)
     return reference.moe(x, logits, experts, residual)  # type: ignore[arg-type]

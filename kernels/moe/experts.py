@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from kernels.gated import GatedActivation
-from kernels.linear import PackedWeight
+from kernels.linear import DeviceWeight, PackedWeight
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Experts:
     top_k: int
     normalised: bool  # whether the weights of the chosen sum to one
     activation: GatedActivation
-    gate_up: torch.Tensor | PackedWeight
-    down: torch.Tensor | PackedWeight
+    gate_up: torch.Tensor | DeviceWeight | PackedWeight
+    down: torch.Tensor | DeviceWeight | PackedWeight
     gate_up_bias: torch.Tensor | None = None
     down_bias: torch.Tensor | None = None
 

@@ -7,6 +7,7 @@ from typing import cast
 import torch
 
 from kernels.gated import reference as activations
+from kernels.linear.device_weight import DeviceWeight, dequantised
 from kernels.moe.experts import Experts
 
 
@@ -36,5 +37,5 @@ def moe(x: torch.Tensor, logits: torch.Tensor, experts: Experts, residual: torch
 
 
 def _by_expert(weight: object, count: int) -> torch.Tensor:
-    weight = cast(torch.Tensor, weight)
+    weight = dequantised(cast(torch.Tensor | DeviceWeight, weight)).float()
     return weight.view(count, -1, weight.shape[-1])

@@ -25,10 +25,10 @@ def rotary(
     q, k, v = qkv.view(rows, -1, dim).tensor_split([num_heads, num_heads + cache.kv_heads], dim=1)
     if norms:
         q, k = rms_norm(q, norms.q, norms.eps), rms_norm(k, norms.k, norms.eps)
-    positions = torch.from_numpy(step.positions[:rows]).long()
+    positions = torch.from_numpy(step.positions[:rows]).long().to(qkv.device)
     cos, sin = tables.cos[positions][:, None], tables.sin[positions][:, None]
     q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-    slots = torch.from_numpy(step.slots[:rows]).long()
+    slots = torch.from_numpy(step.slots[:rows]).long().to(qkv.device)
     cache.keys[slots // BLOCK_SIZE, :, :, slots % BLOCK_SIZE] = _rounded(k * (1 / cache.k_scale), cache.keys.dtype)
     cache.values[slots // BLOCK_SIZE, :, slots % BLOCK_SIZE] = _rounded(v * (1 / cache.v_scale), cache.values.dtype)
     return torch.cat([q, k, v], dim=1).flatten(1)

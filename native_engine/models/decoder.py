@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from kernels.activation import Activation
+from kernels.activation import Activation, Step
 from kernels.attention.cache import LayerCache
 from kernels.embedding import embedding, sampled_rows
 from kernels.linear import linear
-from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import RotaryTables
 from kernels.soft_cap import soft_cap
@@ -23,7 +22,7 @@ _EMBEDDING = "model.embed_tokens.weight"
 class Layer(Protocol):
     """One decoder layer with its weights."""
 
-    def forward(self, x: Activation, step: StepArrays, tables: RotaryTables, cache: LayerCache) -> Activation:
+    def forward(self, x: Activation, step: Step, tables: RotaryTables, cache: LayerCache) -> Activation:
         """x [rows, hidden] to [rows, hidden]; writes this step's keys and values to the cache."""
         ...
 
@@ -51,7 +50,7 @@ class Backbone:
             near = rotary_tables(config.rotary_dim, config.local_rope_theta, None, max_model_len)
         return [far if window is None else near for window in config.windows]
 
-    def forward(self, step: StepArrays, caches: list[LayerCache]) -> Activation:
+    def forward(self, step: Step, caches: list[LayerCache]) -> Activation:
         """[rows to sample, hidden] of one step; writes the step's keys and values to the caches."""
         x: Activation = embedding(self.embedding, step, self.config.embedding_scale)
         for layer, tables, cache in zip(self.layers, self.tables, caches, strict=True):
@@ -67,7 +66,7 @@ class Decoder:
         self.soft_cap = config.final_soft_cap
         self.head = loader.linear(_EMBEDDING if config.tie_embeddings else "lm_head.weight")
 
-    def forward(self, step: StepArrays, caches: list[LayerCache]) -> Activation:
+    def forward(self, step: Step, caches: list[LayerCache]) -> Activation:
         """Logits [rows to sample, vocabulary] of one step; writes the step's keys and values to the caches."""
         logits = linear(self.backbone.forward(step, caches), self.head)
         return logits if self.soft_cap is None else soft_cap(logits, self.soft_cap)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from kernels.activation import Activation
+from kernels.activation import Activation, Step
 from kernels.attention import attention
 from kernels.attention.cache import LayerCache
 from kernels.gated import gated
 from kernels.linear import linear
-from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
 from native_engine.loading.model_config import ModelConfig
@@ -40,7 +39,7 @@ class GemmaLayer:
         self.gate_up = loader.linear(f"{prefix}mlp.gate_proj.weight", f"{prefix}mlp.up_proj.weight")
         self.down = loader.linear(f"{prefix}mlp.down_proj.weight")
 
-    def forward(self, x: Activation, step: StepArrays, tables: RotaryTables, cache: LayerCache) -> Activation:
+    def forward(self, x: Activation, step: Step, tables: RotaryTables, cache: LayerCache) -> Activation:
         """x [rows, hidden] to [rows, hidden]; writes this step's keys and values to the cache."""
         config, eps = self.config, self.config.rms_norm_eps
         qkv = linear(rms_norm(x, self.attention_norm, eps), self.qkv)

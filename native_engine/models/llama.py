@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import torch
 
-from kernels.activation import Activation
+from kernels.activation import Activation, Step
 from kernels.attention import attention
 from kernels.attention.cache import LayerCache
 from kernels.gated import gated
 from kernels.linear import linear
-from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
 from native_engine.loading.model_config import ModelConfig
@@ -58,7 +57,7 @@ class LlamaLayer:
         q, k = (loader.vector(f"{prefix}self_attn.{part}_norm.weight") for part in "qk")
         return HeadNorms(q, k, self.config.rms_norm_eps)
 
-    def forward(self, x: Activation, step: StepArrays, tables: RotaryTables, cache: LayerCache) -> Activation:
+    def forward(self, x: Activation, step: Step, tables: RotaryTables, cache: LayerCache) -> Activation:
         """x [rows, hidden] to [rows, hidden]; writes this step's keys and values to the cache."""
         config = self.config
         h = rms_norm(x, self.attention_norm, config.rms_norm_eps)
