@@ -1,0 +1,102 @@
+"""Kernels compiled for GPUs that are not there, on two processes; what they became is printed in a run that passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kernels
+from kernels.ahead_of_time import MODULES, TARGETS, Compiled, Variant, compile_all, find_faults, table
+from kernels.machine_code import CodeFacts
+
+SM_80 = TARGETS[0]
+
+
+@pytest.mark.slow
+def test_every_kernel_compiles_for_every_gpu_and_uses_it_well(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(compile_all())
+    with capsys.disabled():
+        print(f"\n\nKernels compiled ahead of time\n{table(rows)}")
+    assert [(row.module, row.variant, row.target, row.faults) for row in rows if row.faults] == []
+
+
+def test_every_module_with_kernels_is_compiled() -> None:
+    root = Path(kernels.__path__[0])
+    found = {
+        "kernels." + ".".join(path.relative_to(root).with_suffix("").parts)
+        for path in root.rglob("*.py")
+        if "\ndef variants(" in path.read_text("utf-8")
+    }
+    assert set(MODULES) == found
+
+
+@pytest.fixture(scope="module")
+def toys() -> dict[tuple[str, str], Compiled]:
+    """By variant and target."""
+    modules = ("tests.kernels.triton.toy_kernels", "kernels.no_such_op.triton_kernel")
+    return {(row.variant, row.target): row for row in compile_all(modules)}
+
+
+@pytest.mark.slow
+def test_the_code_of_a_kernel_is_read_on_each_kind_of_gpu(toys: dict[tuple[str, str], Compiled]) -> None:
+    rows = {target: row for (name, target), row in toys.items() if name == "good"}
+    assert all(not row.faults for row in rows.values())
+    facts = {target: row.facts for target, row in rows.items() if row.facts is not None}
+    assert {target: list(each.matrix) for target, each in facts.items()} == {
+        "sm_80": ["mma.sync"],
+        "sm_90": ["wgmma.mma_async"],
+        "sm_100": ["tcgen05.mma"],
+        "gfx942": ["v_mfma"],
+    }
+    for each in facts.values():
+        assert each.wide_loads == each.loads > 0
+        assert 16 <= each.registers <= 255
+        assert each.shared >= 2 * 64 * 64 * 2  # both operands of a product
+        assert (each.spilled, each.dots) == (0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [each.name for each in TARGETS])
+def test_a_kernel_that_would_run_badly_is_told(toys: dict[tuple[str, str], Compiled], target: str) -> None:
+    def faults(name: str) -> tuple[str, ...]:
+        return toys[name, target].faults
+
+    assert faults("good") == faults("allowed to spill") == faults("narrow by nature") == ()
+    assert [fault.split(" ", 1)[1] for fault in faults("spilling")] == ["bytes of registers spilled, 0 at most"]
+    assert faults("narrow") == ("no load of 16 bytes",)
+    assert "no_such_argument" in faults("not a kernel")[0]
+    assert "ModuleNotFoundError" in faults("-")[0]
+
+
+@pytest.mark.slow
+def test_a_kernel_is_not_compiled_for_a_gpu_that_it_is_not_for(toys: dict[tuple[str, str], Compiled]) -> None:
+    assert [target for name, target in toys if name == "for later GPUs"] == ["sm_90", "sm_100", "gfx942"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "fault"),
+    [
+        (CodeFacts(32, 163 * 1024, 0, 4, 4, {"mma.sync": 1}, 1), None),
+        (CodeFacts(32, 163 * 1024 + 1, 0, 4, 4, {}, 0), "166913 bytes of shared memory, 166912 at most"),
+        (CodeFacts(32, 0, 0, 4, 4, {}, 1), "a product without matrix instructions"),
+        (CodeFacts(32, 0, 8, 4, 4, {}, 0), "8 bytes of registers spilled, 4 at most"),
+        (CodeFacts(32, 0, 0, 4, 0, {}, 0), "no load of 16 bytes"),
+    ],
+)
+def test_limits_are_those_of_the_gpu_and_of_the_variant(facts: CodeFacts, fault: str | None) -> None:
+    variant = Variant("any", None, {}, {}, spills=4)
+    assert list(find_faults(variant, SM_80, facts)) == ([] if fault is None else [fault])
+
+
+def test_the_table_has_a_line_for_each_and_what_is_wrong_below_it() -> None:
+    facts = CodeFacts(96, 4096, 8, 12, 10, {"mma.sync": 64}, 1)
+    rows = [
+        Compiled("kernels.linear.triton_kernel", "decode", "sm_80", facts, ("8 bytes spilled",)),
+        Compiled("kernels.linear.triton_kernel", "decode", "sm_90", None, ("CompilationError: no",)),
+    ]
+    head, first, fault, second, failure = table(rows).splitlines()
+    assert head.split("  ")[0] == "kernel"
+    assert first.split() == ["linear:", "decode", "sm_80", "96", "4096", "8", "10", "of", "12", "64", "mma.sync"]
+    assert second.split() == ["linear:", "decode", "sm_90"]
+    assert (fault.strip(), failure.strip()) == ("FAULT: 8 bytes spilled", "FAULT: CompilationError: no")
