@@ -14,13 +14,11 @@ from typing import Any, Generic, TypeVar, cast
 
 import torch
 
-from kernels.native.program import StepArrays
+from kernels.native.program import ARRAYS, StepArrays
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result", "DeviceTensor", torch.Tensor)
-
-_ARRAYS = ("token_ids", "positions", "slots", "query_starts", "block_tables", "sample_rows")
 
 
 def interpreting() -> bool:
@@ -51,13 +49,25 @@ class DeviceStep:
 
     def __init__(self, host: StepArrays, device: torch.device) -> None:
         self.host = host
-        for name in _ARRAYS:
-            array = torch.from_numpy(getattr(host, name))
-            setattr(self, name, torch.zeros(array.shape, dtype=torch.int32, device=device))
+        self._staged = torch.from_numpy(host.memory)
+        self._memory = torch.zeros_like(self._staged, device=device)
+        sizes = [getattr(host, name).size for name in ARRAYS]
+        for name, part in zip(ARRAYS, torch.split(self._memory, sizes), strict=True):
+            setattr(self, name, part.view(getattr(host, name).shape))
+        self._copied = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def upload(self) -> None:
-        for name in _ARRAYS:
-            getattr(self, name).copy_(torch.from_numpy(getattr(self.host, name)))
+        """Copies what the step uses, in one piece; returns at once where the host's memory is pinned."""
+        unused = (len(self.block_tables) - self.num_sequences) * self.block_tables.shape[1]
+        used = len(self._memory) - unused
+        self._memory[:used].copy_(self._staged[:used], non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
+
+    def wait(self) -> None:
+        """Until the last upload has read the host's arrays, so that they may be written again."""
+        if self._copied is not None:
+            self._copied.synchronize()
 
     @property
     def num_rows(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -20,6 +20,7 @@ from kernels.memory import zeroed
 from kernels.native.library import Op, Step, library
 
 ROW_TILE = 8  # as ../linear/cpu.h
+ARRAYS = ("token_ids", "positions", "slots", "query_starts", "sample_rows", "block_tables")  # of a step
 
 Pointer = Any  # an address, an array (kept alive), a Buffer, or None
 
@@ -59,19 +60,31 @@ class Buffer:
         return self.memory.view(np.float32)[: len(self.memory) // 4 // self.width * self.width].reshape(-1, self.width)
 
 
-class StepArrays:
-    """The arrays that a step is described by, at addresses that never change."""
+def _zeros(count: int) -> npt.NDArray[np.int32]:
+    return np.zeros(count, np.int32)
 
-    def __init__(self, max_rows: int, max_sequences: int, max_blocks: int, max_sampled: int | None = None) -> None:
-        """`max_sampled`: rows that may need logits; as many as sequences where nothing is said."""
-        self.token_ids = np.zeros(max_rows, np.int32)
-        self.positions = np.zeros(max_rows, np.int32)
-        self.slots = np.zeros(max_rows, np.int32)
-        self.query_starts = np.zeros(max_sequences + 1, np.int32)
-        self.block_tables = np.zeros((max_sequences, max_blocks), np.int32)
-        self.sample_rows = np.zeros(max_sampled or max_sequences, np.int32)
+
+class StepArrays:
+    """The arrays that a step is described by, int32, at addresses that never change: one behind the other in `memory`,
+    the block tables last, so that what a step uses ends with those of its sequences."""
+
+    def __init__(
+        self,
+        max_rows: int,
+        max_sequences: int,
+        max_blocks: int,
+        max_sampled: int | None = None,
+        zeros: Callable[[int], npt.NDArray[np.int32]] = _zeros,
+    ) -> None:
+        """`max_sampled`: rows that may need logits; as many as sequences where nothing is said. `zeros` gives the
+        memory, as many numbers as it is told."""
+        sizes = [*[max_rows] * 3, max_sequences + 1, max_sampled or max_sequences, max_sequences * max_blocks]
+        self.memory = zeros(sum(sizes))
+        parts = np.split(self.memory, np.cumsum(sizes[:-1]))
+        self.token_ids, self.positions, self.slots, self.query_starts, self.sample_rows, tables = parts
+        self.block_tables = tables.reshape(max_sequences, max_blocks)
         self.struct = Step(block_table_stride=max_blocks)
-        for name in ("token_ids", "positions", "slots", "query_starts", "block_tables", "sample_rows"):
+        for name in ARRAYS:
             setattr(self.struct, name, getattr(self, name).ctypes.data)
 
 
