@@ -106,7 +106,7 @@ class DeviceOp(Generic[Result]):
             try:
                 kernel: Callable[..., Result] = getattr(import_module(f"kernels.{self._op}.triton_kernel"), self._name)
                 return kernel(x, *args)
-            except _build_failures() as fault:
+            except build_failures() as fault:
                 logger.warning("the Triton kernel of %s cannot be built: plain torch instead (%s)", self._name, fault)
                 self.fallen_back.add(self._name)
         result: Any = self._plain(*map(_plain_argument, (x, *args)))
@@ -115,7 +115,7 @@ class DeviceOp(Generic[Result]):
         return cast(Result, result)
 
 
-def _build_failures() -> tuple[type[Exception], ...]:
+def build_failures() -> tuple[type[Exception], ...]:
     """What importing or compiling a kernel raises; none of it is raised while a built kernel runs."""
     try:
         from triton.compiler.errors import CompilationError
