@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import torch
 
+SPAN = 128  # columns whose codes of four bits lie in 16 words
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceWeight:
-    """w[n, k] = scales[n, k // group] * codes[n, k] + offsets[n, k // group], columns in the model's order.
+    """w[n, k] = scales[k // group, n] * codes[n, k] + offsets[k // group, n], columns in the model's order.
 
-    codes: int8 [n, k]; or float8_e4m3fn [n, k]; or uint8 [n, k / 2], two codes of four bits a byte, as
-    `kernels.linear.device_weight.pack` lays them. scales, and offsets where there are any: float32 [n, k / group].
+    codes: int8 [n, k]; or float8_e4m3fn [n, k]; or, for codes of -8 to 7, int32 [k / 128 rounded up, n, 16] as `pack`
+    lays them. scales, and offsets where there are any: [k / group, n], so that those of neighbouring rows are read
+    together, in the narrowest type that holds them exactly (see `narrowed`).
     """
 
     n: int
@@ -24,7 +27,7 @@ class DeviceWeight:
 
     @property
     def bits(self) -> int:
-        return 4 if self.codes.dtype == torch.uint8 else 8
+        return 4 if self.codes.dtype == torch.int32 else 8
 
     @property
     def nbytes(self) -> int:
@@ -32,9 +35,11 @@ class DeviceWeight:
 
     def dequantised(self) -> torch.Tensor:
         """Float32 [n, k]."""
-        codes = unpack(self.codes) if self.bits == 4 else self.codes
-        grouped = codes.float().view(self.n, -1, self.group) * self.scales[..., None]
-        return (grouped if self.offsets is None else grouped + self.offsets[..., None]).view(self.n, self.k)
+        codes = unpack(self.codes, self.k) if self.bits == 4 else self.codes
+        grouped = codes.float().view(self.n, -1, self.group) * self.scales.float().T[..., None]
+        if self.offsets is not None:
+            grouped += self.offsets.float().T[..., None]
+        return grouped.view(self.n, self.k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +61,32 @@ def dequantised(weight: torch.Tensor | DeviceWeight | JoinedDeviceWeight) -> tor
 
 
 def pack(codes: torch.Tensor) -> torch.Tensor:
-    """uint8 codes [n, k] below 16 to [n, k / 2]: column 2 i in the low half of byte i."""
-    return codes[:, 0::2] | codes[:, 1::2] << 4
+    """int8 codes [n, k] of -8 to 7 to int32 [k / 128 rounded up, n, 16].
+
+    Word j of a span of 128 columns holds, plus 8, the codes of columns j, 16 + j ... 112 + j from its lowest bits up:
+    one load gives a matrix product its factors for eight times 16 columns, each by a shift and a mask, two of them at
+    once (the halves of a word), and neighbouring rows lie side by side in memory. Columns past k are zeros.
+    """
+    n, k = codes.shape
+    spans = -(-k // SPAN)
+    padded = torch.nn.functional.pad(codes, (0, spans * SPAN - k)) + 8
+    lanes = padded.view(n, spans, 8, 16).transpose(0, 1)
+    words = torch.zeros(spans, n, 16, dtype=torch.int32, device=codes.device)
+    for lane in range(8):
+        words |= lanes[:, :, lane].int() << 4 * lane
+    return words
 
 
-def unpack(packed: torch.Tensor) -> torch.Tensor:
-    """uint8 [n, k / 2] to codes [n, k]."""
-    return torch.stack([packed & 15, packed >> 4], dim=-1).flatten(1)
+def unpack(packed: torch.Tensor, k: int) -> torch.Tensor:
+    """What `pack` made, to int8 codes [n, k]."""
+    lanes = [(packed >> 4 * lane & 15).to(torch.int8) - 8 for lane in range(8)]
+    return torch.stack(lanes, dim=2).transpose(0, 1).flatten(1)[:, :k]
+
+
+def narrowed(values: torch.Tensor) -> torch.Tensor:
+    """The same numbers in float16 or bfloat16 where one of them holds each exactly: half the bytes to read."""
+    for dtype in (torch.float16, torch.bfloat16):
+        half = values.to(dtype)
+        if torch.equal(half.float(), values):
+            return half
+    return values
