@@ -6,27 +6,30 @@ from collections.abc import Sequence as ListLike
 
 from native_engine.request import Sequence, Status
 
+UNKNOWN = -1  # among a sequence's tokens: one that the step under way is to choose
+
 
 class ScheduledSequence:
     """The runner computes the tokens [num_computed_tokens, num_computed_tokens + num_new_tokens) of `sequence`.
 
     Behind them come `drafts`: guesses of the tokens that follow, computed as if they did. The last `num_logits` of all
     need logits: one to sample from and one for each draft, more where what the model says of others is wanted.
+
+    `samples`: the step reaches the sequence's last token, so that its logits give the next one.
+
+    `follows`: the one token to compute is UNKNOWN, since the step launched before this one chooses it: for the item of
+    this number among those that sample there. None where every token is known.
     """
 
-    __slots__ = ("drafts", "num_logits", "num_new_tokens", "sequence")
+    __slots__ = ("drafts", "follows", "num_logits", "num_new_tokens", "samples", "sequence")
 
     def __init__(self, sequence: Sequence, num_new_tokens: int, num_logits: int) -> None:
         self.sequence = sequence
         self.num_new_tokens = num_new_tokens
         self.num_logits = num_logits
         self.drafts: ListLike[int] = ()
-
-    @property
-    def samples(self) -> bool:
-        """True where this step reaches the sequence's last token, so that its logits give the next one."""
-        sequence = self.sequence
-        return sequence.num_computed_tokens + self.num_new_tokens == len(sequence.token_ids)
+        self.samples = sequence.num_computed_tokens + num_new_tokens == len(sequence.token_ids)
+        self.follows: int | None = None
 
 
 class ScheduledBatch:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from native_engine.batch import ScheduledBatch
 from native_engine.block_manager import BlockManager
@@ -58,6 +58,38 @@ class Runner(Protocol):
 
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         """The new tokens of each item that `samples`, in order; [-1] where the logits were not numbers."""
+        ...
+
+
+class Launched(Protocol):
+    """A step under way."""
+
+    @property
+    def on_device(self) -> bool:
+        """Each new token is chosen on the device, so that a next step can be launched before the host knows it. False
+        where the host has a part in it: by a grammar, a penalty, log probabilities, a draft."""
+        ...
+
+    def tokens(self) -> list[list[int]]:
+        """Waits; then as `Runner.execute`, on sequences that stand where they stood at the launch, and whose tokens are
+        all known. Raises what went wrong on the device."""
+        ...
+
+
+@runtime_checkable
+class AheadRunner(Runner, Protocol):
+    """A runner that may compute on a device meanwhile. What is launched and copied takes place there in that order."""
+
+    @property
+    def runs_ahead(self) -> bool: ...
+
+    def launch(self, batch: ScheduledBatch) -> Launched:
+        """Returns while the device computes. Positions, tokens and block tables are those of this moment: afterwards
+        the sequences stand again where they stood before the step that is still under way.
+
+        An item that `follows` takes its token from the step launched before, which was `on_device`. That may be -1
+        there: what is computed behind it is thrown away, but must not fault.
+        """
         ...
 
 
