@@ -14,24 +14,34 @@ from backends.capacity.memory import (
     num_kv_blocks,
     weight_bytes,
 )
+from backends.capacity.shapes import SHAPES
 from backends.capacity.throughput import (
     ThroughputRow,
     batched_seconds,
     largest_batch,
     per_user_tok_s,
+    prefill_seconds,
     sequential_seconds,
     step_seconds,
     throughput_rows,
     total_tok_s,
 )
-from backends.capacity.weights import WEIGHT_BITS, ModelShape, model_weight_bytes
+from backends.capacity.weights import (
+    WEIGHT_BITS,
+    ModelShape,
+    active_parameters,
+    model_weight_bytes,
+    step_weight_bytes,
+)
 
 __all__ = [
     "GIB",
     "KIB",
+    "SHAPES",
     "WEIGHT_BITS",
     "ModelShape",
     "ThroughputRow",
+    "active_parameters",
     "batched_seconds",
     "conversations_held",
     "kv_budget_bytes",
@@ -40,8 +50,10 @@ __all__ = [
     "model_weight_bytes",
     "num_kv_blocks",
     "per_user_tok_s",
+    "prefill_seconds",
     "sequential_seconds",
     "step_seconds",
+    "step_weight_bytes",
     "throughput_rows",
     "total_tok_s",
     "weight_bytes",

@@ -23,6 +23,11 @@ def step_seconds(
     return (active_weight_bytes + batch * kv_bytes_per_request) / bandwidth_bytes_per_s
 
 
+def prefill_seconds(tokens: int, *, active_parameters: float, operations_per_s: float) -> float:
+    """Seconds in which a compute-bound prefill multiplies `tokens` by the weights; attention is left out."""
+    return 2 * active_parameters * tokens / operations_per_s
+
+
 def total_tok_s(batch: int, step: float) -> float:
     """Output tokens per second of the whole server; `step` in seconds."""
     return batch / step

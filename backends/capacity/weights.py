@@ -42,6 +42,7 @@ class ModelShape(NamedTuple):
     num_kv_heads: int
     head_dim: int
     num_experts: int = 0
+    experts_per_token: int = 0
 
 
 def matrix_bytes(rows: int, columns: int, weight_format: str) -> float:
@@ -50,13 +51,39 @@ def matrix_bytes(rows: int, columns: int, weight_format: str) -> float:
     return rows * (columns * bits + bits_per_row) / 8
 
 
-def layer_bytes(shape: ModelShape, weight_format: str) -> float:
-    """Bytes of one layer's matrices: attention, and the feed-forwards of every expert."""
+def layer_bytes(shape: ModelShape, weight_format: str, experts: float | None = None) -> float:
+    """Bytes of one layer's matrices: attention, and the feed-forwards of every expert, or of so many of them."""
     hidden, inner, heads = shape.hidden_size, shape.intermediate_size, shape.num_heads
     qkv = matrix_bytes((heads + 2 * shape.num_kv_heads) * shape.head_dim, hidden, weight_format)
     output = matrix_bytes(hidden, heads * shape.head_dim, weight_format)
     feed_forward = matrix_bytes(2 * inner, hidden, weight_format) + matrix_bytes(hidden, inner, weight_format)
-    return qkv + output + max(1, shape.num_experts) * feed_forward
+    if experts is None:
+        experts = shape.num_experts
+    return qkv + output + (experts if shape.num_experts else 1) * feed_forward
+
+
+def experts_read(shape: ModelShape, tokens: int) -> float:
+    """Experts of a layer that a step of so many tokens is expected to read, each choosing its own at random."""
+    if not shape.num_experts:
+        return 0
+    return shape.num_experts * (1 - (1 - shape.experts_per_token / shape.num_experts) ** tokens)
+
+
+def step_weight_bytes(
+    shape: ModelShape, batch: int, layers: str = "BF16", *, head: str | None = None, routers: str = "BF16"
+) -> float:
+    """Bytes of weights that a decode step of `batch` sequences reads: of the embedding it needs a row for each."""
+    vocabulary, hidden = shape.vocab_size, shape.hidden_size
+    layer = layer_bytes(shape, layers, experts_read(shape, batch)) + matrix_bytes(shape.num_experts, hidden, routers)
+    norms = (2 * shape.num_layers + 1) * hidden * 4
+    return shape.num_layers * layer + matrix_bytes(vocabulary, hidden, head or layers) + norms
+
+
+def active_parameters(shape: ModelShape) -> int:
+    """Parameters that every token of a prompt is multiplied by: those of the layers, but only the experts that it
+    chooses; the head works on a prompt's last token alone."""
+    values = layer_bytes(shape, "F32", shape.experts_per_token) / 4 + shape.num_experts * shape.hidden_size
+    return round(shape.num_layers * values)
 
 
 def model_weight_bytes(

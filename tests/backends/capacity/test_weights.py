@@ -2,15 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from backends.capacity import WEIGHT_BITS, ModelShape, model_weight_bytes
+from backends.capacity import (
+    SHAPES,
+    WEIGHT_BITS,
+    ModelShape,
+    active_parameters,
+    model_weight_bytes,
+    prefill_seconds,
+    step_weight_bytes,
+)
 
-QWEN3_0_6B = ModelShape(151936, 1024, 3072, 28, 16, 8, 128)
-QWEN3_30B = ModelShape(151936, 2048, 768, 48, 32, 4, 128, num_experts=128)
+QWEN3_0_6B, QWEN3_8B, QWEN3_30B = (SHAPES[f"qwen3-{size}"] for size in ("0.6b", "8b", "30b-a3b"))
 
 
 def test_a_known_model_has_the_parameters_that_its_card_tells() -> None:
     without_head = model_weight_bytes(QWEN3_0_6B) - 151936 * 1024 * 2  # it is tied: the card counts the table once
     assert without_head / 2 == pytest.approx(0.596e9, rel=0.005)
+    assert model_weight_bytes(QWEN3_8B) / 2 == pytest.approx(8.19e9, rel=0.005)
     assert model_weight_bytes(QWEN3_30B) / 2 == pytest.approx(30.5e9, rel=0.005)
 
 
@@ -30,3 +38,25 @@ def test_a_scale_for_each_row_is_counted_once_a_row() -> None:
 
 def test_every_format_is_smaller_than_float32_and_larger_than_four_bits() -> None:
     assert all(4 <= bits <= 32 for bits, _ in WEIGHT_BITS.values())
+
+
+def test_a_step_reads_every_weight_but_the_table_of_embeddings() -> None:
+    table = 151936 * 4096 * 2
+    assert step_weight_bytes(QWEN3_8B, 1) == step_weight_bytes(QWEN3_8B, 256) == model_weight_bytes(QWEN3_8B) - table
+    assert step_weight_bytes(QWEN3_8B, 1, "INT4_128", head="INT8") < step_weight_bytes(QWEN3_8B, 1) * 0.3
+
+
+def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
+    expert = 3 * 2048 * 768 * 2 * 48
+    table = 151936 * 2048 * 2
+    alone = step_weight_bytes(QWEN3_30B, 1)
+    assert alone == pytest.approx(model_weight_bytes(QWEN3_30B) - table - 120 * expert)
+    of_two = 8 + 8 * (1 - 8 / 128)  # the second token finds each of its own among the first one's with 8 / 128
+    assert step_weight_bytes(QWEN3_30B, 2) - alone == pytest.approx((of_two - 8) * expert)
+    assert step_weight_bytes(QWEN3_30B, 1000) == pytest.approx(model_weight_bytes(QWEN3_30B) - table)
+
+
+def test_a_prompt_is_multiplied_by_the_active_parameters_of_the_layers() -> None:
+    assert active_parameters(QWEN3_8B) == 36 * (4096 * (48 + 32) * 128 + 3 * 4096 * 12288)
+    assert active_parameters(QWEN3_30B) + 2 * 151936 * 2048 == pytest.approx(3.3e9, rel=0.02)  # as its card tells
+    assert prefill_seconds(2048, active_parameters=1e9, operations_per_s=4.096e12) == 1.0
