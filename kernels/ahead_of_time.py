@@ -16,7 +16,12 @@ from typing import Any
 from kernels.machine_code import CodeFacts, amd_facts, nvidia_facts
 
 # Every module that has kernels for a GPU.
-MODULES: tuple[str, ...] = ()
+MODULES: tuple[str, ...] = (
+    "kernels.argmax.triton_kernel",
+    "kernels.gated.triton_kernel",
+    "kernels.rms_norm.triton_kernel",
+    "kernels.soft_cap.triton_kernel",
+)
 
 
 @dataclass(frozen=True, slots=True)

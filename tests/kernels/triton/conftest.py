@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
 from kernels.device import interpreting
+
+collect_ignore_glob = ["test_*.py"] if find_spec("triton") is None else []
 
 
 @pytest.fixture(scope="session")
