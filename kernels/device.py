@@ -109,7 +109,7 @@ class DeviceOp(Generic[Result]):
             except build_failures() as fault:
                 logger.warning("the Triton kernel of %s cannot be built: plain torch instead (%s)", self._name, fault)
                 self.fallen_back.add(self._name)
-        result: Any = self._plain(*map(_plain_argument, (x, *args)))
+        result: Any = self._plain(*map(plain_argument, (x, *args)))
         if result.dtype == torch.float32:
             result = DeviceTensor(result.to(x.tensor.dtype))
         return cast(Result, result)
@@ -125,7 +125,7 @@ def build_failures() -> tuple[type[Exception], ...]:
     return (ImportError, CompilationError, OutOfResources, PTXASError)
 
 
-def _plain_argument(value: Any) -> Any:
+def plain_argument(value: Any) -> Any:
     if isinstance(value, DeviceTensor):
         return value.tensor.float()
     return value.host if isinstance(value, DeviceStep) else value
