@@ -10,17 +10,19 @@ from typing import Annotated
 import typer
 
 from gateway.cli.bench_formats import quantization
+from gateway.cli.bench_kernels import kernels
 from gateway.cli.console import CliError, note, plain
 
-app = typer.Typer(no_args_is_help=True, help="Measure a server, or what formats cost.")
+app = typer.Typer(no_args_is_help=True, help="Measure a server, what formats cost, or the GPU's kernels.")
 
 
 app.command()(quantization)
+app.command()(kernels)
 
 
 @app.callback()
 def bench() -> None:
-    """Measure a server, or what formats cost."""
+    """Measure a server, what formats cost, or the GPU's kernels."""
 
 
 @app.command()
