@@ -20,6 +20,7 @@ MODULES: tuple[str, ...] = (
     "kernels.argmax.triton_kernel",
     "kernels.gated.triton_kernel",
     "kernels.rms_norm.triton_kernel",
+    "kernels.rotary.triton_kernel",
     "kernels.soft_cap.triton_kernel",
 )
 

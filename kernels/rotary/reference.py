@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from kernels.attention.cache import BLOCK_SIZE, LayerCache
@@ -28,9 +29,11 @@ def rotary(
     positions = torch.from_numpy(step.positions[:rows]).long().to(qkv.device)
     cos, sin = tables.cos[positions][:, None], tables.sin[positions][:, None]
     q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-    slots = torch.from_numpy(step.slots[:rows]).long().to(qkv.device)
-    cache.keys[slots // BLOCK_SIZE, :, :, slots % BLOCK_SIZE] = _rounded(k * (1 / cache.k_scale), cache.keys.dtype)
-    cache.values[slots // BLOCK_SIZE, :, slots % BLOCK_SIZE] = _rounded(v * (1 / cache.v_scale), cache.values.dtype)
+    written = torch.from_numpy(np.flatnonzero(step.slots[:rows] >= 0)).to(qkv.device)
+    slots = torch.from_numpy(step.slots[:rows]).long().to(qkv.device)[written]
+    keys, values = k[written] * (1 / cache.k_scale), v[written] * (1 / cache.v_scale)
+    cache.keys[slots // BLOCK_SIZE, :, :, slots % BLOCK_SIZE] = _rounded(keys, cache.keys.dtype)
+    cache.values[slots // BLOCK_SIZE, :, slots % BLOCK_SIZE] = _rounded(values, cache.values.dtype)
     return torch.cat([q, k, v], dim=1).flatten(1)
 
 
