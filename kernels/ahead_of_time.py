@@ -19,6 +19,7 @@ from kernels.machine_code import CodeFacts, amd_facts, nvidia_facts
 MODULES: tuple[str, ...] = (
     "kernels.argmax.triton_kernel",
     "kernels.gated.triton_kernel",
+    "kernels.moe.triton_kernel",
     "kernels.rms_norm.triton_kernel",
     "kernels.rotary.triton_kernel",
     "kernels.soft_cap.triton_kernel",

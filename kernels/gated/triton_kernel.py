@@ -34,20 +34,26 @@ def _sigmoid(x):
 
 
 @triton.jit
+def activated(gate, up, ACTIVATION: tl.constexpr):
+    """activation(gate) * up, in float32."""
+    if ACTIVATION == "silu":
+        return gate * _sigmoid(gate) * up
+    if ACTIVATION == "clamped_silu":  # by comparison: minimum and maximum would hide a NaN
+        gate = tl.where(gate > _LIMIT, _LIMIT, gate)
+        up = tl.where(up > _LIMIT, _LIMIT, tl.where(up < -_LIMIT, -_LIMIT, up))
+        return gate * _sigmoid(gate * _SLOPE) * (up + 1)
+    # gelu_tanh: (1 + tanh(u)) / 2 = sigmoid(2 u), and 2 sqrt(2 / pi) = 1.5957691216
+    return gate * _sigmoid(1.5957691216 * (gate + 0.044715 * gate * gate * gate)) * up
+
+
+@triton.jit
 def _gated(x_ptr, out_ptr, width, ACTIVATION: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     offsets = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < width
     gate = tl.load(x_ptr + row * 2 * width + offsets, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(x_ptr + row * 2 * width + width + offsets, mask=mask, other=0.0).to(tl.float32)
-    if ACTIVATION == "silu":
-        y = gate * _sigmoid(gate) * up
-    elif ACTIVATION == "clamped_silu":  # by comparison: minimum and maximum would hide a NaN
-        gate = tl.where(gate > _LIMIT, _LIMIT, gate)
-        up = tl.where(up > _LIMIT, _LIMIT, tl.where(up < -_LIMIT, -_LIMIT, up))
-        y = gate * _sigmoid(gate * _SLOPE) * (up + 1)
-    else:  # gelu_tanh: (1 + tanh(u)) / 2 = sigmoid(2 u), and 2 sqrt(2 / pi) = 1.5957691216
-        y = gate * _sigmoid(1.5957691216 * (gate + 0.044715 * gate * gate * gate)) * up
+    y = activated(gate, up, ACTIVATION)
     tl.store(out_ptr + row * width + offsets, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
