@@ -46,9 +46,21 @@ class ScheduledBatch:
         self.num_tokens = sum(item.num_new_tokens + len(item.drafts) for item in items)
         self.preempted = list(preempted)
 
+    @property
+    def num_decodes(self) -> int:
+        """Items of one token."""
+        return sum(item.num_new_tokens == 1 for item in self.items)
+
     def running(self) -> ScheduledBatch:
-        """Without those that no longer run."""
-        return ScheduledBatch([item for item in self.items if item.sequence.status is Status.RUNNING])
+        """Without those that no longer run. To be computed now: every token is known."""
+        items = [item for item in self.items if item.sequence.status is Status.RUNNING]
+        for item in items:
+            item.follows = None
+        return ScheduledBatch(items)
+
+    def ended(self) -> ScheduledBatch:
+        """Only those that ended since."""
+        return ScheduledBatch([item for item in self.items if item.sequence.status is Status.FINISHED])
 
     def halves(self) -> tuple[ScheduledBatch, ScheduledBatch]:
         """In order, so that what the second reads of the first has been written."""

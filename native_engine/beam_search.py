@@ -71,7 +71,7 @@ def _next_tokens(engine: Engine, texts: list[list[int]], params: BeamSearchParam
     sequences = [Sequence(str(index), text, asked) for index, text in enumerate(texts)]
     for sequence in sequences:
         engine.add(sequence)
-    while engine.scheduler.has_work:
+    while engine.has_work:
         engine.step()
     if any(not sequence.logprobs for sequence in sequences):
         raise RuntimeError("the engine failed on a beam; its log says why")

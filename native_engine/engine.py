@@ -10,15 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
+from native_engine.ahead import ahead_of, can_be_followed
 from native_engine.batch import ScheduledBatch
 from native_engine.block_manager import BlockManager
 from native_engine.config import EngineConfig
 from native_engine.histogram import Histogram
-from native_engine.host_tier import Copy, HostTier
+from native_engine.host_tier import HostTier
 from native_engine.pace import Pace
 from native_engine.request import FinishReason, Logprobs, Sequence
+from native_engine.runner import AheadRunner, Launched, Runner
 from native_engine.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
@@ -31,66 +32,6 @@ _STEP_SECONDS = (
 # fmt: on
 _STEP_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _STEP_DECODES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
-
-
-class Runner(Protocol):
-    """What computes. Its KV cache has `num_blocks` blocks; it keeps nothing about a sequence between two steps."""
-
-    @property
-    def num_blocks(self) -> int: ...
-
-    @property
-    def num_host_blocks(self) -> int:
-        """Of the second tier; 0 where there is none."""
-        ...
-
-    @property
-    def max_model_len(self) -> int: ...
-
-    @property
-    def window(self) -> int | None:
-        """The tokens that a token sees in the layer that sees most; None where that is all."""
-        ...
-
-    def copy(self, copies: list[Copy]) -> None:
-        """Moves blocks between cache and host tier, in this order."""
-        ...
-
-    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
-        """The new tokens of each item that `samples`, in order; [-1] where the logits were not numbers."""
-        ...
-
-
-class Launched(Protocol):
-    """A step under way."""
-
-    @property
-    def on_device(self) -> bool:
-        """Each new token is chosen on the device, so that a next step can be launched before the host knows it. False
-        where the host has a part in it: by a grammar, a penalty, log probabilities, a draft."""
-        ...
-
-    def tokens(self) -> list[list[int]]:
-        """Waits; then as `Runner.execute`, on sequences that stand where they stood at the launch, and whose tokens are
-        all known. Raises what went wrong on the device."""
-        ...
-
-
-@runtime_checkable
-class AheadRunner(Runner, Protocol):
-    """A runner that may compute on a device meanwhile. What is launched and copied takes place there in that order."""
-
-    @property
-    def runs_ahead(self) -> bool: ...
-
-    def launch(self, batch: ScheduledBatch) -> Launched:
-        """Returns while the device computes. Positions, tokens and block tables are those of this moment: afterwards
-        the sequences stand again where they stood before the step that is still under way.
-
-        An item that `follows` takes its token from the step launched before, which was `on_device`. That may be -1
-        there: what is computed behind it is thrown away, but must not fault.
-        """
-        ...
 
 
 @dataclass(slots=True)
@@ -131,6 +72,17 @@ class Stats:
     step_decodes: Histogram
 
 
+@dataclass(slots=True)
+class _Step:
+    batch: ScheduledBatch
+    began: float
+    launched: Launched | None  # None where it is still to be computed, by `Runner.execute`
+
+    @property
+    def can_be_followed(self) -> bool:
+        return self.launched is not None and self.launched.on_device and can_be_followed(self.batch)
+
+
 class Engine:
     """A scheduler and a runner. One thread owns it; `check` and `stats` may be called from any."""
 
@@ -138,6 +90,9 @@ class Engine:
         self.runner = runner
         self.scheduler = scheduler
         self.pace = pace
+        self._ahead_runner = runner if isinstance(runner, AheadRunner) and runner.runs_ahead else None
+        self._under_way: _Step | None = None
+        self._settled_at = 0.0
         self.steps = 0
         self.step_times = Histogram(_STEP_SECONDS)
         self.step_tokens = Histogram(_STEP_TOKENS)
@@ -157,6 +112,11 @@ class Engine:
         )
         return cls(runner, scheduler, None if config.target_tpot is None else Pace(config.target_tpot))
 
+    @property
+    def has_work(self) -> bool:
+        """Something is left for `step` to do, if only to see a step through that brings nobody anything any more."""
+        return self.scheduler.has_work or self._under_way is not None
+
     def check(self, sequence: Sequence) -> None:
         """Raises ValueError, with the numbers, for a request that can never run."""
         self.scheduler.check(sequence)
@@ -173,31 +133,84 @@ class Engine:
         return [output for sequence in self.scheduler.live for output in self.abort(sequence.request_id)]
 
     def step(self) -> list[SequenceOutput]:
-        """Schedule, run, give out the tokens."""
+        """Gives out the tokens of one step; where a device chooses them, the next is launched before they are known.
+
+        The next one is planned by the rule in `ahead`.
+        """
+        step = self._under_way or self._launch()
+        if step is None:
+            return []
+        self._under_way = self._launch_behind(step.batch) if step.can_be_followed else None
+        outputs = self._settle(step)
+        if self._under_way is not None and self._under_way.launched is None:  # before an abort leaves holes in it
+            step, self._under_way = self._under_way, None
+            outputs += self._settle(step)
+        return outputs
+
+    def _launch_behind(self, under_way: ScheduledBatch) -> _Step | None:
+        with ahead_of(under_way):
+            return self._launch(under_way)
+
+    def _launch(self, under_way: ScheduledBatch | None = None) -> _Step | None:
+        """Schedules, and lets a device begin."""
         began = time.perf_counter()
-        batch = self.scheduler.schedule(self.pace.limit if self.pace else None)
+        batch = self.scheduler.schedule(self.pace.limit if self.pace else None, under_way)
         if copies := self.scheduler.blocks.take_copies():
             self.runner.copy(copies)
         if not batch.items:
-            return []
+            return None
         self.steps += 1
         self.step_tokens.observe(batch.num_tokens)
-        num_decodes = sum(item.num_new_tokens == 1 for item in batch.items)
-        self.step_decodes.observe(num_decodes)
-        outputs = self._compute(batch)
-        seconds = time.perf_counter() - began
+        self.step_decodes.observe(batch.num_decodes)
+        launched = None
+        if self._ahead_runner:
+            try:
+                launched = self._ahead_runner.launch(batch)
+            except Exception:
+                logger.exception("a step of %d requests could not be launched", len(batch.items))
+        return _Step(batch, began, launched)
+
+    def _settle(self, step: _Step) -> list[SequenceOutput]:
+        """Waits for a step, or computes it, and gives out its tokens."""
+        tokens = None if step.launched is None else self._wait_for(step.launched)
+        if tokens is None:
+            outputs = self._compute(step.batch)
+        else:
+            following = self._under_way.batch if self._under_way else None
+            outputs = self._give_out(step.batch, tokens, following)
+        now = time.perf_counter()
+        seconds = now - max(step.began, self._settled_at)
+        self._settled_at = now
         self.step_times.observe(seconds)
         if self.pace:
-            self.pace.observe(batch.num_tokens, seconds, has_prefill=num_decodes < len(batch.items))
+            has_prefill = step.batch.num_decodes < len(step.batch.items)
+            self.pace.observe(step.batch.num_tokens, seconds, has_prefill=has_prefill)
         return outputs
+
+    def _wait_for(self, launched: Launched) -> list[list[int]] | None:
+        """None where the step failed; what followed it is then to be computed anew too."""
+        try:
+            return launched.tokens()
+        except Exception:
+            logger.exception("a step under way failed: it is computed again, and whatever followed it")
+        if self._under_way is not None:
+            self._under_way.launched = None
+        return None
+
+    def _give_out(
+        self, batch: ScheduledBatch, tokens: list[list[int]], following: ScheduledBatch | None = None
+    ) -> list[SequenceOutput]:
+        return [_output(*grown) for grown in self.scheduler.postprocess(batch, tokens, following)]
 
     def _compute(self, batch: ScheduledBatch) -> list[SequenceOutput]:
         """A batch that fails is run by halves, until only those have ended that cannot be computed.
 
         What the failed run wrote into the cache is written again, the same; tokens are chosen after all computing, so
-        none was yet.
+        none was yet. Who ended after the batch was scheduled is left out, and what it was to write is hidden.
         """
-        parts, outputs = [batch], list[SequenceOutput]()
+        if (ended := batch.ended()).items:
+            self.scheduler.fail(ended)
+        parts, outputs = [part for part in (batch.running(),) if part.items], list[SequenceOutput]()
         while parts:
             part = parts.pop()
             try:
@@ -211,7 +224,7 @@ class Engine:
                 outputs += [_output(sequence, 0) for sequence in self.scheduler.fail(part)]
                 parts = [still for each in parts if (still := each.running()).items]
                 continue
-            outputs += [_output(*grown) for grown in self.scheduler.postprocess(part, tokens)]
+            outputs += self._give_out(part, tokens)
         return outputs
 
     def stats(self) -> Stats:
@@ -231,8 +244,8 @@ class Engine:
             generation_tokens_total=scheduler.generation_tokens,
             prefix_cache_queries=scheduler.prefix_cache_queries,
             prefix_cache_hits=scheduler.prefix_cache_hits,
-            draft_tokens=scheduler.draft_tokens,
-            accepted_tokens=scheduler.accepted_tokens,
+            draft_tokens=scheduler.speculation.draft_tokens,
+            accepted_tokens=scheduler.speculation.accepted_tokens,
             steps=self.steps,
             step_times=self.step_times,
             step_tokens=self.step_tokens,
@@ -258,11 +271,9 @@ class EngineStopped(RuntimeError):
 class EngineLoop:
     """The thread that owns an engine. `on_outputs` is called in it, once a step, with all that the step brought.
 
-    Scheduling, choosing tokens and delivery stand between two steps, and do not overlap with the model's work: on a
-    CPU both want the same cores. Where a device computes, the seam is `Runner.execute`: a launch that returns at once,
-    and a wait for its tokens. The next batch is scheduled in between, each sequence one token longer than is known yet,
-    and the outputs of the step before are delivered; what ends meanwhile `postprocess` passes over, as it does today
-    for what was aborted.
+    Where a device computes (`AheadRunner`), scheduling, launching and delivery overlap with the step under way: it was
+    launched before the outputs of the one before it were known (see `ahead`). On a CPU they stand between two steps:
+    both want the same cores, and there is nothing to gain.
     """
 
     def __init__(self, engine: Engine, on_outputs: Callable[[list[SequenceOutput]], None]) -> None:
@@ -331,7 +342,7 @@ class EngineLoop:
     def _wait_for_work(self) -> bool:
         """Sleeps until there is something to do; False when there never will be again."""
         with self._wake:
-            while not (self._submitted or self._aborted or self._engine.scheduler.has_work):
+            while not (self._submitted or self._aborted or self._engine.has_work):
                 if self._closing:
                     return False
                 self._wake.wait()

@@ -249,7 +249,7 @@ def _run(
     by_id = {sequence.request_id: sequence for sequence in sequences}
     for sequence in sequences:
         engine.add(sequence)
-    while engine.scheduler.has_work:
+    while engine.has_work:
         for output in engine.step():
             choice, sequence = choices[output.request_id], by_id[output.request_id]
             texts[output.request_id] += choice.take(output).text

@@ -6,12 +6,13 @@ The lower `priority` goes first, and among equals whoever came first; ahead of a
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 
 from native_engine.request import Sequence
 
 PROMOTED, ORDINARY = 0, 1
+OVERTAKINGS = 8
 
 
 def rank(sequence: Sequence) -> tuple[float, float, float]:
@@ -35,3 +36,23 @@ def heads(sequences: list[Sequence]) -> Iterator[Sequence]:
         head = sequences[index]
         yield head
         index = end_of(sequences, *head.rank[:2])
+
+
+class Overtakings:
+    """Counts how often in a row somebody younger went before the oldest that waits, and promotes it in the end."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def count(self, sequence: Sequence, waiting: list[Sequence]) -> None:
+        """`sequence` was let in before those that wait."""
+        oldest = min(heads(waiting), key=arrival, default=None)
+        if oldest is None or arrival(sequence) < arrival(oldest):
+            self._in_a_row = 0
+            return
+        self._in_a_row += 1
+        if self._in_a_row >= OVERTAKINGS:
+            self._in_a_row = 0
+            waiting.remove(oldest)
+            oldest.rank = (PROMOTED, 0, arrival(oldest))
+            insort(waiting, oldest, key=rank)

@@ -25,16 +25,16 @@ from bisect import insort
 from collections.abc import Callable
 from collections.abc import Sequence as ListLike
 
+from native_engine.ahead import follow
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
 from native_engine.config import EXTRA_LOGITS
-from native_engine.drafts import PromptLookup
-from native_engine.order import ORDINARY, PROMOTED, arrival, end_of, heads, rank
+from native_engine.order import ORDINARY, PROMOTED, Overtakings, end_of, rank
 from native_engine.request import FinishReason, Sequence, Status, is_ready
+from native_engine.speculation import Speculation
 
 logger = logging.getLogger(__name__)
 
-OVERTAKINGS = 8
 MAX_YIELDS = 3
 LEAST_PREFILL = 16
 
@@ -62,7 +62,7 @@ class Scheduler:
         self.blocks = block_manager
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
-        self.num_speculative_tokens = num_speculative_tokens
+        self.speculation = Speculation(block_manager, num_speculative_tokens)
         self.max_num_logits = max_num_logits or max_num_seqs + EXTRA_LOGITS
         # No sequence may outgrow the whole cache: alone it always fits, so preempting the others always helps it on.
         self.max_total_tokens = min(max_model_len, block_manager.num_slots)
@@ -73,11 +73,10 @@ class Scheduler:
         self.generation_tokens = 0
         self.prefix_cache_queries = 0
         self.prefix_cache_hits = 0
-        self.draft_tokens = 0
-        self.accepted_tokens = 0
         self._live: dict[str, Sequence] = {}
+        self._under_way: set[Sequence] = set()  # whom a step computes that followed one not settled yet
         self._arrivals = 0
-        self._overtakings = 0  # in a row, of the oldest that waits
+        self._overtakings = Overtakings()
         self._clock = clock  # the one that `queued_at` was read from
 
     def __contains__(self, request_id: str) -> bool:
@@ -113,11 +112,11 @@ class Scheduler:
         self._arrivals += 1
         sequence.rank = (ORDINARY, sequence.priority, self._arrivals)
         insort(self.waiting, sequence, key=rank)
-        if self.num_speculative_tokens and not sequence.looks_back:
-            sequence.lookup = PromptLookup(self.num_speculative_tokens)
+        self.speculation.begin(sequence)
 
     def abort(self, request_id: str) -> Sequence | None:
-        """Ends a request in whatever state it is and frees its blocks at once; None where it is not here (any more)."""
+        """Ends a request in whatever state it is; None where it is not here (any more). Its blocks are freed at once,
+        or with the step under way."""
         sequence = self._live.get(request_id)
         if sequence is None:
             return None
@@ -128,16 +127,18 @@ class Scheduler:
         self._finish(sequence, FinishReason.ABORT)
         return sequence
 
-    def schedule(self, decode_limit: int | None = None) -> ScheduledBatch:
+    def schedule(self, decode_limit: int | None = None, under_way: ScheduledBatch | None = None) -> ScheduledBatch:
         """One token for each that decodes, then, while budget lasts, chunks of prompts and new requests, by rank.
 
         `decode_limit`: the most tokens of a step in which something decodes. A prompt gets LEAST_PREFILL even then.
+
+        `under_way`: a step that this one follows before it is settled (see `ahead`). Nothing is scheduled where
+        somebody would have to step aside.
         """
         items: list[ScheduledSequence] = []
         preempted: list[Sequence] = []
-        if self.blocks.window is not None:
-            for sequence in self.running:
-                self.blocks.slide(sequence)
+        if under_way is not None and self._is_short():
+            return ScheduledBatch(items)
         self._displace(preempted)
         prefills = self._schedule_decodes(items, preempted, skip_held=True)
         num_decodes = len(items)
@@ -149,44 +150,72 @@ class Scheduler:
         if not preempted:
             budget -= self._admit(items, budget)
         if len(items) == num_decodes:  # prompts use what a step can hold better than guesses do
-            self._draft(items, min(budget, self.max_num_logits - num_decodes))
+            self.speculation.draft(items, min(budget, self.max_num_logits - num_decodes), reserve=len(self.running))
         if not items:  # nobody else gets on meanwhile: the runner may wait for masks
             self._schedule_decodes(items, preempted, skip_held=False)
+        if under_way is not None:
+            follow(items, under_way)
         return ScheduledBatch(items, preempted)
 
-    def postprocess(self, batch: ScheduledBatch, tokens: ListLike[list[int]]) -> list[tuple[Sequence, int]]:
+    def postprocess(
+        self, batch: ScheduledBatch, tokens: ListLike[list[int]], following: ScheduledBatch | None = None
+    ) -> list[tuple[Sequence, int]]:
         """Gives each item that samples its tokens, in order; returns their sequences, some now finished, and how many
-        tokens each has now more. One that got none, since its mask was not made yet, is left out until it is."""
+        tokens each has now more. One that got none, since its mask was not made yet, is left out until it is.
+
+        `following`: the step that is under way meanwhile. Who ends, but is computed there, keeps its blocks until then.
+        """
         sampled = [item for item in batch.items if item.samples]
         if len(tokens) != len(sampled):
             raise RuntimeError(f"the runner gave tokens to {len(tokens)} sequences of {len(sampled)}")
+        self._under_way = set() if following is None else {item.sequence for item in following.items}
         for item in batch.items:
-            item.sequence.num_computed_tokens += item.num_new_tokens
-        # One that was aborted while the batch was being computed has had its last word.
+            self._settle(item)
+        # One that ended while the batch was being computed has had its last word.
         advanced = [pair for pair in zip(sampled, tokens, strict=True) if pair[0].sequence.status is _RUNNING]
         grown = [(item.sequence, self._extend(item.sequence, new)) for item, new in advanced]
         for item, new in advanced:
             if item.drafts and new:
-                self._keep_drafts(item, len(new) - 1)
+                self.speculation.keep(item, len(new) - 1)
         self._drop_finished()
+        if self.blocks.window is not None:
+            for sequence in self.running:
+                self.blocks.slide(sequence)
         return [(sequence, count) for sequence, count in grown if count or sequence.status is _FINISHED]
 
     def fail(self, batch: ScheduledBatch) -> list[Sequence]:
-        """Ends every sequence of a batch that could not be computed, and hides what it may have written.
+        """Ends every sequence of a batch that could not be computed, while nothing else is under way, and hides what
+        it, and who ended before that, may have written.
 
         Whoever was to read that in the same step has not been computed yet, and begins anew.
         """
-        sequences = [item.sequence for item in batch.items if item.sequence.status is _RUNNING]
+        self._under_way = set()
+        ended: list[Sequence] = []
         unwritten: set[int] = set()
-        for sequence in sequences:
+        for sequence in [item.sequence for item in batch.items]:
             unwritten.update(sequence.block_table[sequence.num_computed_tokens // self.blocks.block_size :])
-        for sequence in sequences:
-            self._discard(sequence)
+            self.blocks.forget(sequence)
+            if sequence.status is _RUNNING:
+                self._finish(sequence, FinishReason.ERROR)
+                ended.append(sequence)
+            else:
+                self.blocks.free(sequence)
         self._drop_finished()
         for reader in [each for each in self.running if not unwritten.isdisjoint(each.block_table)]:
             self.blocks.forget(reader)
             self._preempt(reader)
-        return sequences
+        return ended
+
+    def _settle(self, item: ScheduledSequence) -> None:
+        """What the item computed is in the cache."""
+        sequence = item.sequence
+        if sequence.status is not _RUNNING:  # it ended meanwhile, and nothing writes to its blocks any more
+            self.blocks.free(sequence)
+            return
+        end = sequence.num_computed_tokens + item.num_new_tokens
+        if end % self.blocks.block_size == 0:
+            self.blocks.publish(sequence, end)
+        sequence.num_computed_tokens = end
 
     def _schedule_decodes(
         self, items: list[ScheduledSequence], preempted: list[Sequence], *, skip_held: bool
@@ -203,39 +232,11 @@ class Scheduler:
                 prefills.append(sequence)
             elif skip_held and sequence.is_held and not is_ready(sequence):
                 continue
+            elif len(sequence.token_ids) == sequence.max_total_tokens:
+                continue  # its last token is under way
             elif computed < len(sequence.block_table) * block_size or self._make_room(sequence, preempted):
-                if (computed + 1) % block_size == 0:
-                    self.blocks.publish(sequence, computed + 1)
                 items.append(ScheduledSequence(sequence, 1, 1))
         return prefills
-
-    def _draft(self, items: list[ScheduledSequence], room: int) -> None:
-        """Guesses behind what decodes, in the blocks that are left: nobody steps aside for a guess."""
-        for item in items:
-            sequence = item.sequence
-            if sequence.lookup is not None and room > 0:
-                most = min(room, sequence.max_total_tokens - len(sequence.token_ids) - 1)
-                drafts = sequence.lookup.guess(sequence.token_ids, most)
-                item.drafts = drafts[: self._slots_after(sequence, len(drafts))]
-                item.num_logits += len(item.drafts)
-                room -= len(item.drafts)
-
-    def _slots_after(self, sequence: Sequence, wanted: int) -> int:
-        """Slots for tokens after the last; one more block for them where more are free than will soon be asked for."""
-        used, size = len(sequence.token_ids), self.blocks.block_size
-        if used + wanted > len(sequence.block_table) * size and self.blocks.num_free > len(self.running):
-            self.blocks.append_block(sequence)
-        return len(sequence.block_table) * size - used
-
-    def _keep_drafts(self, item: ScheduledSequence, kept: int) -> None:
-        """The keys and values of guesses that came true are computed already."""
-        sequence = item.sequence
-        self.draft_tokens += len(item.drafts)
-        self.accepted_tokens += kept
-        if sequence.status is _RUNNING and sequence.lookup is not None:
-            self.blocks.publish(sequence, sequence.num_computed_tokens + kept)
-            sequence.num_computed_tokens += kept
-            sequence.lookup.learn(kept)
 
     def _prefill_budget(self, num_decodes: int, decode_limit: int | None) -> int:
         left = self.max_num_batched_tokens - num_decodes
@@ -293,19 +294,7 @@ class Scheduler:
         sequence.status = _RUNNING
         if not sequence.admitted:
             self._count_prompt(sequence)
-        self._count_overtaking(sequence)
-
-    def _count_overtaking(self, sequence: Sequence) -> None:
-        oldest = min(heads(self.waiting), key=arrival, default=None)
-        if oldest is None or arrival(sequence) < arrival(oldest):
-            self._overtakings = 0
-            return
-        self._overtakings += 1
-        if self._overtakings >= OVERTAKINGS:
-            self._overtakings = 0
-            self.waiting.remove(oldest)
-            oldest.rank = (PROMOTED, 0, arrival(oldest))
-            insort(self.waiting, oldest, key=rank)
+        self._overtakings.count(sequence, self.waiting)
 
     def _displace(self, preempted: list[Sequence]) -> None:
         """Seats those that wait in the places of others whose priority is worse."""
@@ -325,6 +314,14 @@ class Scheduler:
         if not worse or self._fits(sequence) or not self._fits(sequence, worse):
             return []
         return next(worse[-count:] for count in range(1, len(worse) + 1) if self._fits(sequence, worse[-count:]))
+
+    def _is_short(self) -> bool:
+        """Whether somebody would have to step aside now."""
+        size = self.blocks.block_size
+        lacking = sum(each.num_computed_tokens == len(each.block_table) * size for each in self.running)
+        first = end_of(self.waiting, PROMOTED, 0)
+        displaces = first < len(self.waiting) and bool(self._victims(self.waiting[first]))
+        return displaces or lacking > self.blocks.num_free
 
     def _count_prompt(self, sequence: Sequence) -> None:
         sequence.admitted = True
@@ -386,7 +383,8 @@ class Scheduler:
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> None:
         """The caller takes the sequence out of `running` or `waiting`."""
-        self.blocks.free(sequence)
+        if sequence not in self._under_way:
+            self.blocks.free(sequence)
         sequence.status = _FINISHED
         sequence.finish_reason = reason
         sequence.finished_at = self._clock()

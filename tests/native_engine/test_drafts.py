@@ -105,8 +105,8 @@ def test_with_guesses_the_same_is_said_token_for_token(
     assert [each.token_ids for each in sequences] == [each.token_ids for each in plain]
     assert [each.finish_reason for each in sequences] == [each.finish_reason for each in plain]
     assert engine.scheduler.blocks.num_free == blocks
-    assert without.scheduler.draft_tokens == 0
-    assert engine.scheduler.accepted_tokens <= engine.scheduler.draft_tokens
+    assert without.scheduler.speculation.draft_tokens == 0
+    assert engine.scheduler.speculation.accepted_tokens <= engine.scheduler.speculation.draft_tokens
 
 
 def test_what_repeats_itself_takes_fewer_steps() -> None:
@@ -124,7 +124,7 @@ def test_blocks_that_fill_with_guesses_are_found_by_whoever_says_the_same() -> N
     engine.add(first)
     while scheduler.has_work:
         engine.step()
-    assert scheduler.accepted_tokens > 16
+    assert scheduler.speculation.accepted_tokens > 16
     second = make_sequence("b", first.token_ids, 1)
     engine.add(second)
     engine.step()

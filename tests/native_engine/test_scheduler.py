@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from native_engine.block_manager import BlockManager
+from native_engine.order import OVERTAKINGS
 from native_engine.request import FinishReason, Sequence, Stages, Status, stages_of
-from native_engine.scheduler import MAX_YIELDS, OVERTAKINGS, Scheduler
+from native_engine.scheduler import MAX_YIELDS, Scheduler
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler, make_sequence
 
 
