@@ -59,3 +59,12 @@ def seconds_in_graph(call: Callable[[], object], repetitions: int = 20) -> float
         torch.cuda.synchronize()
         times.append(float(start.elapsed_time(end)) / 1000)
     return statistics.median(times)
+
+
+def busy_seconds(call: Callable[[], object]) -> float:
+    """For how long the GPU computes while `call` runs, by its own record of kernels; 0 where it gives none."""
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        call()
+        torch.cuda.synchronize()
+    return float(sum(event.self_device_time_total for event in profile.key_averages())) / 1e6

@@ -26,6 +26,7 @@ WEIGHT_BITS: dict[str, tuple[float, int]] = {
     "INT4_32": (5, 0),
     "INT4_64": (4.5, 0),
     "INT4_128": (4.25, 0),
+    "INT4_128_F16": (4.125, 0),  # with scales of two bytes, as a GPU holds it
     "FP8_E4M3": (8, 32),
     "FP8_E4M3_128": (8.25, 0),
 }
