@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
 
 from tests.external.provider import make_provider, provider, provider_control
 
 # Fixtures for every test.
-__all__ = ["clean_environment", "make_provider", "provider", "provider_control"]
+__all__ = ["clean_environment", "make_provider", "provider", "provider_control", "tell"]
 
 # Triton reads this where it is first imported. Torch could tell better whether there is a GPU, but takes seconds.
 if not any(map(os.path.exists, ("/dev/nvidia0", "/dev/kfd"))):
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+_TOLD = "told"
+
+# A console keeps the width that it finds when it is made.
+os.environ.pop("COLUMNS", None)
+
+# How long an example takes is the machine's affair.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +33,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests see no SEKISHO_* setting but those that they set themselves."""
     for name in [name for name in os.environ if name.startswith("SEKISHO_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Takes a text that is printed behind the run, also where the test passes."""
+    return lambda text: record_property(_TOLD, text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for text in [text for name, text in report.user_properties if name == _TOLD and report.when == "call"]:
+            terminalreporter.section(report.nodeid)
+            terminalreporter.write_line(str(text))

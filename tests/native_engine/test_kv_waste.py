@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -44,15 +45,10 @@ def play(sequences: list[Sequence], num_blocks: int) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize(("cache", "num_blocks"), [("ample", 4096), ("scarce", 512)])
-def test_under_four_percent_of_lent_slots_are_waste(
-    cache: str, num_blocks: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_under_four_percent_of_lent_slots_are_waste(cache: str, num_blocks: int, tell: Callable[[str], None]) -> None:
     sequences = requests()
     waste, preemptions = play(sequences, num_blocks)
     worst = max(sequence.num_preemptions for sequence in sequences)
-    with capsys.disabled():
-        print(
-            f"\n{cache} cache: {waste:.2%} of lent KV slots held nothing, {preemptions} preemptions, {worst} at worst"
-        )
+    tell(f"{cache} cache: {waste:.2%} of lent KV slots held nothing, {preemptions} preemptions, {worst} at worst")
     assert waste < 0.04
     assert worst <= 4
