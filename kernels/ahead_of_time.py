@@ -22,6 +22,7 @@ MODULES: tuple[str, ...] = (
     "kernels.moe.triton_kernel",
     "kernels.rms_norm.triton_kernel",
     "kernels.rotary.triton_kernel",
+    "kernels.sampling.triton_kernel",
     "kernels.soft_cap.triton_kernel",
 )
 
