@@ -39,6 +39,7 @@ class FakeStep:
         self.fails = any(runner.breaks(item) for item in batch.items)
         self.chosen: list[int] | None = None  # on the device, by each item that samples; None until it is computed
         self.is_garbage = False
+        self.done = 0.0  # when, by a test's clock
 
     def compute(self) -> None:
         self.is_garbage = self.fails or (self.before is not None and self.before.is_garbage)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_engine.batch import UNKNOWN
-from native_engine.engine import Engine, SequenceOutput
+from native_engine.batch import UNKNOWN, ScheduledBatch
+from native_engine.engine import Engine, EngineLoop, SequenceOutput
+from native_engine.pace import Pace
 from native_engine.request import FinishReason, Sequence
 from native_engine.scheduler import Scheduler
-from tests.native_engine.ahead_runner import AheadFake
+from tests.native_engine.ahead_runner import AheadFake, FakeStep
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler, make_sequence
 
 ENDS = frozenset({0, 1, 2})
@@ -163,3 +166,174 @@ def test_every_answer_and_its_end_are_as_they_are_one_step_at_a_time(workload: W
             assert (mine.token_ids, mine.finish_reason) == (other.token_ids, other.finish_reason)
         elif not workload.guesses:  # with guesses it may get past the place, or come to its end, without that step
             assert (mine.num_tokens, mine.finish_reason) == (max(at + 1, len(request.prompt)), FinishReason.ERROR)
+
+
+def make_engine(num_blocks: int = 64, **changes: Any) -> tuple[Engine, AheadFake]:
+    runner = AheadFake(num_blocks, **changes)
+    return Engine(runner, make_scheduler(num_blocks)), runner
+
+
+def add(engine: Engine, *sequences: Sequence) -> None:
+    for sequence in sequences:
+        engine.add(sequence)
+
+
+def run(engine: Engine) -> list[SequenceOutput]:
+    outputs = []
+    while engine.has_work:
+        outputs += engine.step()
+    return outputs
+
+
+def prompt_that_ends(after: int) -> list[int]:
+    """One whose answer ends by itself with its token of this number."""
+    prompts = ([first, second] for first in range(5, 50) for second in range(5, 50))
+    return next(prompt for prompt in prompts if len(expected_output(prompt, 40, ENDS)) == after)
+
+
+def test_a_step_is_launched_before_the_tokens_of_the_one_before_are_told() -> None:
+    engine, runner = make_engine()
+    add(engine, make_sequence("a", 20, 3))
+    (first,) = engine.step()
+    assert (len(first.new_token_ids), len(runner.batches)) == (1, 2)
+    assert runner.batches[1].items[0].follows == 0
+
+
+def test_an_end_by_length_is_known_in_advance() -> None:
+    engine, runner = make_engine()
+    add(engine, make_sequence("a", 20, 3), make_sequence("b", 20, 1))
+    outputs = run(engine)
+    assert [len(batch.items) for batch in runner.batches] == [2, 1, 1]
+    assert [output.finish_reason for output in outputs if output.finish_reason] == [FinishReason.LENGTH] * 2
+
+
+def test_what_is_computed_behind_an_end_is_thrown_away_and_its_blocks_are_kept_until_then() -> None:
+    engine, runner = make_engine()
+    add(engine, sequence := make_sequence("a", prompt_that_ends(4), 40, eos=ENDS))
+    for _ in range(4):
+        outputs = engine.step()
+    assert (outputs[0].finish_reason, len(runner.batches)) == (FinishReason.STOP, 5)
+    assert (engine.has_work, engine.scheduler.has_work, engine.stats().kv_blocks_used) == (True, False, 1)
+    assert engine.step() == []
+    assert (engine.has_work, engine.stats().kv_blocks_used) == (False, 0)
+    assert sequence.output_token_ids == expected_output(prompt_that_ends(4), 40, ENDS)
+
+
+def test_an_abort_is_told_at_once_and_its_blocks_are_kept_while_they_are_written() -> None:
+    engine, _ = make_engine()
+    add(engine, make_sequence("a", 20, 9), make_sequence("b", [5] * 20, 9))
+    engine.step()
+    assert [output.finish_reason for output in engine.abort("a")] == [FinishReason.ABORT]
+    assert engine.abort("a") == []
+    assert engine.stats().kv_blocks_used == 4
+    assert [output.request_id for output in engine.step()] == ["b"]
+    assert engine.stats().kv_blocks_used == 2
+
+
+def test_logits_that_are_no_numbers_end_a_request_whose_next_step_is_under_way() -> None:
+    class Broken(AheadFake):
+        def next_token(self, tokens: list[int]) -> int:
+            return -1 if tokens[0] == 9 and len(tokens) > 22 else super().next_token(tokens)
+
+    runner = Broken(64)
+    engine = Engine(runner, make_scheduler(64))
+    add(engine, bad := make_sequence("bad", [9] * 20, 9), good := make_sequence("good", 20, 9))
+    outputs = run(engine)
+    assert (bad.finish_reason, bad.num_output_tokens) == (FinishReason.ERROR, 3)
+    assert good.output_token_ids == expected_output(good.token_ids[:20], 9)
+    assert len([output for output in outputs if output.finish_reason]) == 2
+    assert engine.stats().kv_blocks_used == 0
+
+
+def test_a_block_that_fills_with_a_token_that_was_unknown_is_found_later() -> None:
+    engine, _ = make_engine()
+    add(engine, first := make_sequence("a", 20, 30))
+    run(engine)
+    add(engine, second := make_sequence("b", [*first.token_ids, 7], 1))
+    run(engine)
+    assert second.num_cached_tokens == 48
+
+
+def test_nobody_steps_aside_for_a_step_that_follows() -> None:
+    engine, runner = make_engine(6)
+    sequences = [make_sequence(name, [place] * 30, 40) for place, name in enumerate("abc")]
+    add(engine, *sequences)
+    run(engine)
+    assert engine.stats().preemptions_total > 0
+    assert not any(item.follows is not None for batch in runner.batches if batch.preempted for item in batch.items)
+    assert all(each.output_token_ids == expected_output(each.token_ids[:30], 40) for each in sequences)
+
+
+def test_a_better_request_is_not_kept_waiting_by_steps_that_follow_one_another() -> None:
+    engine, _ = make_engine()
+    engine.scheduler.max_num_seqs = 1
+    add(engine, make_sequence("worse", 20, 90, priority=1))
+    engine.step()
+    add(engine, better := make_sequence("better", [5] * 20, 2))
+    for _ in range(4):
+        engine.step()
+    assert better.finish_reason is FinishReason.LENGTH
+
+
+def test_a_request_that_needs_the_host_is_waited_for_only_as_long_as_it_is_there() -> None:
+    engine, runner = make_engine(hosts=frozenset({"a"}))
+    add(engine, make_sequence("a", 20, 5), make_sequence("b", [5] * 20, 15))
+    run(engine)
+    followers = [any(item.follows is not None for item in batch.items) for batch in runner.batches]
+    assert followers == [False] * 6 + [True] * 9
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_step_that_fails_under_way_costs_only_whoever_is_at_fault(refuses: bool) -> None:
+    engine, runner = make_engine(poison={"3": 25}, refuses=refuses)
+    sequences = [make_sequence(str(index), [index + 1] * 20, 12) for index in range(7)]
+    add(engine, *sequences)
+    run(engine)
+    for index, sequence in enumerate(sequences):
+        count = 6 if index == 3 else 12
+        assert sequence.finish_reason is (FinishReason.ERROR if index == 3 else FinishReason.LENGTH)
+        assert sequence.output_token_ids == expected_output([index + 1] * 20, count)
+    assert engine.stats().kv_blocks_used == 0
+    assert any(item.follows is not None for item in runner.batches[-1].items), "it runs ahead again"
+
+
+def test_a_step_takes_the_time_between_two_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device takes one second a step, and the host none."""
+    now = 0.0
+
+    class Timed(AheadFake):
+        done = 0.0
+
+        def launch(self, batch: ScheduledBatch) -> FakeStep:
+            step = super().launch(batch)
+            step.done = self.done = max(now, self.done) + 1.0
+            return step
+
+        def drain(self, last: FakeStep | None = None) -> None:
+            nonlocal now
+            if last is not None:
+                now = max(now, last.done)
+            super().drain(last)
+
+    runner = Timed(64)
+    engine = Engine(runner, make_scheduler(64), Pace(5.0))
+    monkeypatch.setattr("native_engine.engine.time.perf_counter", lambda: now)
+    add(engine, make_sequence("a", 20, 10))
+    run(engine)
+    assert (now, engine.steps) == (10.0, 10)
+    lines = "\n".join(engine.step_times.lines("seconds", ""))
+    assert 'le="0.75"} 0' in lines
+    assert 'le="1.0"} 10' in lines
+
+
+def test_a_loop_that_shuts_down_sees_through_what_is_under_way() -> None:
+    engine, _ = make_engine()
+    outputs: list[SequenceOutput] = []
+    loop = EngineLoop(engine, outputs.extend)
+    loop.start()
+    for name in ("a", "b"):
+        loop.submit(make_sequence(name, prompt_that_ends(9), 40, eos=ENDS))
+    loop.shutdown()
+    assert [output.finish_reason for output in outputs if output.finish_reason] == [FinishReason.STOP] * 2
+    assert not engine.has_work
+    assert engine.stats().kv_blocks_used == 0
