@@ -18,6 +18,7 @@ from kernels.machine_code import CodeFacts, amd_facts, nvidia_facts
 # Every module that has kernels for a GPU.
 MODULES: tuple[str, ...] = (
     "kernels.argmax.triton_kernel",
+    "kernels.block_copy.triton_kernel",
     "kernels.gated.triton_kernel",
     "kernels.moe.triton_kernel",
     "kernels.rms_norm.triton_kernel",

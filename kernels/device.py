@@ -18,7 +18,7 @@ from kernels.native.program import ARRAYS, StepArrays
 
 logger = logging.getLogger(__name__)
 
-Result = TypeVar("Result", "DeviceTensor", torch.Tensor)
+Result = TypeVar("Result", "DeviceTensor", torch.Tensor, None)
 
 
 def interpreting() -> bool:
@@ -101,17 +101,17 @@ class DeviceOp(Generic[Result]):
     def __init__(self, op: str, name: str, plain: Callable[..., Any]) -> None:
         self._op, self._name, self._plain = op, name, plain
 
-    def __call__(self, x: DeviceTensor, *args: Any) -> Result:
+    def __call__(self, *args: Any) -> Result:
         if self._name not in self.fallen_back:
             try:
                 kernel: Callable[..., Result] = getattr(import_module(f"kernels.{self._op}.triton_kernel"), self._name)
-                return kernel(x, *args)
+                return kernel(*args)
             except build_failures() as fault:
                 logger.warning("the Triton kernel of %s cannot be built: plain torch instead (%s)", self._name, fault)
                 self.fallen_back.add(self._name)
-        result: Any = self._plain(*map(plain_argument, (x, *args)))
-        if result.dtype == torch.float32:
-            result = DeviceTensor(result.to(x.tensor.dtype))
+        result: Any = self._plain(*map(plain_argument, args))
+        if isinstance(result, torch.Tensor) and result.dtype == torch.float32:
+            result = DeviceTensor(result.to(args[0].tensor.dtype))
         return cast(Result, result)
 
 
