@@ -20,6 +20,7 @@ MODULES: tuple[str, ...] = (
     "kernels.argmax.triton_kernel",
     "kernels.block_copy.triton_kernel",
     "kernels.gated.triton_kernel",
+    "kernels.linear.triton_weight_only",
     "kernels.moe.triton_kernel",
     "kernels.rms_norm.triton_kernel",
     "kernels.rotary.triton_kernel",

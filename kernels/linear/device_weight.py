@@ -63,9 +63,10 @@ def dequantised(weight: torch.Tensor | DeviceWeight | JoinedDeviceWeight) -> tor
 def pack(codes: torch.Tensor) -> torch.Tensor:
     """int8 codes [n, k] of -8 to 7 to int32 [k / 128 rounded up, n, 16].
 
-    Word j of a span of 128 columns holds, plus 8, the codes of columns j, 16 + j ... 112 + j from its lowest bits up:
-    one load gives a matrix product its factors for eight times 16 columns, each by a shift and a mask, two of them at
-    once (the halves of a word), and neighbouring rows lie side by side in memory. Columns past k are zeros.
+    Word j of a span of 128 columns holds, plus 8, the codes of columns j, 32 + j, 64 + j, 96 + j in its low half, and
+    those of the columns 16 further in its high half, the first in the lowest bits. One load gives a matrix product its
+    factors for eight times 16 columns, a shift and a mask those of two of them at once, and neighbouring rows lie side
+    by side in memory. Columns past k are zeros.
     """
     n, k = codes.shape
     spans = -(-k // SPAN)
@@ -73,14 +74,19 @@ def pack(codes: torch.Tensor) -> torch.Tensor:
     lanes = padded.view(n, spans, 8, 16).transpose(0, 1)
     words = torch.zeros(spans, n, 16, dtype=torch.int32, device=codes.device)
     for lane in range(8):
-        words |= lanes[:, :, lane].int() << 4 * lane
+        words |= lanes[:, :, lane].int() << _shift(lane)
     return words
 
 
 def unpack(packed: torch.Tensor, k: int) -> torch.Tensor:
     """What `pack` made, to int8 codes [n, k]."""
-    lanes = [(packed >> 4 * lane & 15).to(torch.int8) - 8 for lane in range(8)]
+    lanes = [(packed >> _shift(lane) & 15).to(torch.int8) - 8 for lane in range(8)]
     return torch.stack(lanes, dim=2).transpose(0, 1).flatten(1)[:, :k]
+
+
+def _shift(lane: int) -> int:
+    """Where the codes of the 16 columns from 16 * lane on stand in their words."""
+    return 4 * (lane // 2) + 16 * (lane % 2)
 
 
 def narrowed(values: torch.Tensor) -> torch.Tensor:
