@@ -9,6 +9,11 @@ from native_engine.request import Sequence, Status
 UNKNOWN = -1  # among a sequence's tokens: one that the step under way is to choose
 
 
+class RunnerLost(BaseException):
+    """The runner can compute nothing any more, neither this batch nor another. No Exception: it passes by whoever looks
+    for the request at fault."""
+
+
 class ScheduledSequence:
     """The runner computes the tokens [num_computed_tokens, num_computed_tokens + num_new_tokens) of `sequence`.
 

@@ -39,6 +39,7 @@ class EngineConfig:
     dtype: str = "auto"
     seed: int | None = None
     num_threads: int | None = None
+    tensor_parallel_size: int = 1
     target_tpot: float | None = None  # seconds
 
     @property
@@ -85,6 +86,8 @@ def _count_faults(config: EngineConfig) -> Iterator[str]:
         yield _fault("num_speculative_tokens", config.num_speculative_tokens, expected)
     if config.num_threads is not None and config.num_threads < 1:
         yield _fault("num_threads", config.num_threads, "at least 1")
+    if config.tensor_parallel_size < 1:
+        yield _fault("tensor_parallel_size", config.tensor_parallel_size, "at least 1: the processes of one model")
     if config.target_tpot is not None and not (math.isfinite(config.target_tpot) and config.target_tpot > 0):
         yield _fault("target_tpot", config.target_tpot, "a positive time, such as 50ms")
     if config.seed is not None and not -(2**63) <= config.seed < 2**64:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from native_engine.ahead import ahead_of, can_be_followed
-from native_engine.batch import ScheduledBatch
+from native_engine.batch import RunnerLost, ScheduledBatch
 from native_engine.block_manager import BlockManager
 from native_engine.config import EngineConfig
 from native_engine.histogram import Histogram
@@ -335,7 +335,7 @@ class EngineLoop:
                 if time.monotonic() >= self._deadline:
                     outputs += self._engine.abort_all()
                 self._deliver(outputs + self._engine.step())
-        except Exception:
+        except (Exception, RunnerLost):
             logger.exception("the engine loop failed; every request ends with an error")
             self._fail_all()
 

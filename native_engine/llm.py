@@ -77,6 +77,12 @@ class LLM:
         config = EngineConfig(model=model, **settings)
         if faults := validate(config):
             raise ValueError("; ".join(faults))
+        if config.tensor_parallel_size > 1:
+            raise ValueError(
+                f"tensor_parallel_size is {config.tensor_parallel_size}, but LLM works in one process: run "
+                f"`sekisho engine --model {model} --tensor-parallel-size {config.tensor_parallel_size}` and ask it "
+                "over HTTP, or leave it at 1"
+            )
         self._config = config
         self._loaded = _load(config, Path(data_dir) if data_dir else _data_dir())
 

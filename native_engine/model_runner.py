@@ -18,6 +18,9 @@ from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.config import EngineConfig
 from native_engine.host_tier import Copy
 from native_engine.loading.weights import Weights
+from native_engine.parallel.following import send_copies, together
+from native_engine.parallel.group import ALONE, Group
+from native_engine.parallel.weights import shard
 from native_engine.quantization.kv_scales import kv_scales
 from native_engine.quantization.weights import NativeLoader, TorchLoader
 from native_engine.sampling.sampler import Sampler
@@ -31,15 +34,17 @@ CACHE_TYPE_OF = {"auto": "float16", "fp8_e4m3": "fp8"}
 class Runner(ABC):
     """What the two ways of computing share: a step's arrays in, tokens out."""
 
-    def __init__(self, config: EngineConfig, weights: Weights, weight_bytes: int) -> None:
+    def __init__(self, config: EngineConfig, weights: Weights, weight_bytes: int, group: Group) -> None:
         model = weights.config
+        self.group = group
         self.max_model_len = max_model_len(config, model)
         self.weight_bytes = weight_bytes
         widths = [width for width in model.windows if width is not None]
         self.window = max(widths) if len(widths) == model.num_layers else None
         self.sampler = Sampler(config.seed)
         dtype = CACHE_TYPES[CACHE_TYPE_OF.get(config.kv_cache_dtype, config.kv_cache_dtype)]
-        self.num_blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)
+        blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)
+        self.num_blocks = group.smallest(blocks)
         self.caches = [
             allocate(self.num_blocks, model.num_kv_heads, model.head_dim, dtype, *scales)
             for scales in kv_scales(weights, dtype)
@@ -54,11 +59,13 @@ class Runner(ABC):
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
         """The new tokens of each item that samples, in order; [-1] where the logits were not finite."""
         fill_step(self.step, batch.items)
-        logits, greedy = self.forward()
+        with together(self.group, self.step):
+            logits, greedy = self.forward()
         return self.sampler.sample(logits, greedy, batch.items)
 
     def copy(self, copies: list[Copy]) -> None:
         """Moves blocks between cache and host tier, one after another."""
+        send_copies(self.group, copies)
         for cache, host in zip(self.caches, self.host_caches, strict=True):
             for copy in copies:
                 pairs = (
@@ -79,12 +86,12 @@ class Runner(ABC):
 class NativeRunner(Runner):
     """The model recorded once as a native program: a step is one foreign call."""
 
-    def __init__(self, config: EngineConfig, weights: Weights) -> None:
+    def __init__(self, config: EngineConfig, weights: Weights, group: Group = ALONE) -> None:
         torch.set_num_threads(1)  # only sampling is left to torch; a second pool of threads would fight ours
         self.program = Program(config.max_num_batched_tokens, config.max_num_logits, num_threads(config))
         loader = NativeLoader(weights, self.program, config.quantization, config.dtype)
-        model = models.create(weights.config, loader, max_model_len(config, weights.config))
-        super().__init__(config, weights, loader.nbytes)
+        model = models.create(weights.config, loader, max_model_len(config, weights.config), group)
+        super().__init__(config, weights, loader.nbytes, group)
         self.logits = cast(Buffer, model.forward(self.step, self.caches))
         self._greedy = argmax(self.logits)
         self.program.owned.append(model)
@@ -98,12 +105,12 @@ class NativeRunner(Runner):
 class TorchRunner(Runner):
     """Plain torch on float32 weights: the truth in tests, and the fallback where no compiler was at hand."""
 
-    def __init__(self, config: EngineConfig, weights: Weights) -> None:
+    def __init__(self, config: EngineConfig, weights: Weights, group: Group = ALONE) -> None:
         torch.set_num_threads(num_threads(config))
-        self.model = models.create(
-            weights.config, TorchLoader(weights, config.quantization), max_model_len(config, weights.config)
-        )
-        super().__init__(config, weights, 4 * sum(int(np.prod(weights.get(name).shape)) for name in weights.names()))
+        loader = TorchLoader(weights, config.quantization)
+        self.model = models.create(weights.config, loader, max_model_len(config, weights.config), group)
+        num_weights = sum(int(np.prod(weights.get(name).shape)) for name in weights.names())
+        super().__init__(config, weights, 4 * num_weights, group)
 
     def forward(self) -> tuple[torch.Tensor, list[int]]:
         with torch.inference_mode():
@@ -111,16 +118,17 @@ class TorchRunner(Runner):
             return logits, argmax(logits).tolist()
 
 
-def load_runner(config: EngineConfig, weights: Weights) -> Runner:
-    """The fastest runner that this machine can have."""
+def load_runner(config: EngineConfig, weights: Weights, group: Group = ALONE) -> Runner:
+    """The fastest runner that this machine can have; of a group, this rank's, with its part of `weights`."""
+    weights = shard(weights, group.rank, group.size)
     if available():
         logger.info("native kernels: %s, %d threads", best_isa(), num_threads(config))
-        return NativeRunner(config, weights)
+        return NativeRunner(config, weights, group)
     logger.warning(
         "the native kernels are not built: the engine runs on plain torch, with float32 weights and slowly; "
         "install a C++ compiler and run pip install again"
     )
-    return TorchRunner(config, weights)
+    return TorchRunner(config, weights, group)
 
 
 def fill_step(step: StepArrays, items: list[ScheduledSequence]) -> None:

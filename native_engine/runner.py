@@ -32,7 +32,10 @@ class Runner(Protocol):
         ...
 
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
-        """The new tokens of each item that `samples`, in order; [-1] where the logits were not numbers."""
+        """The new tokens of each item that `samples`, in order; [-1] where the logits were not numbers.
+
+        Raises RunnerLost where it will never compute again; an Exception is this batch's.
+        """
         ...
 
 

@@ -19,9 +19,9 @@ class ConfigurationError(ValueError):
 
 
 def num_threads(config: EngineConfig) -> int:
-    """Threads of the native pool: as asked, or one for every core that this process may use."""
+    """Threads of the native pool: as asked, or one for every core that this process may use, shared with its ranks."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return config.num_threads or usable or 1
+    return config.num_threads or max(1, (usable or 1) // config.tensor_parallel_size)
 
 
 def max_model_len(config: EngineConfig, model: ModelConfig) -> int:
@@ -74,6 +74,7 @@ def num_host_blocks(config: EngineConfig, model: ModelConfig, cache_bytes: int) 
 
 
 def default_cache_bytes(config: EngineConfig, weight_bytes: int) -> int:
-    """Without --kv-cache-memory: the share of the free memory that --gpu-memory-utilization allows, at most 4 GiB."""
-    free = psutil.virtual_memory().available
+    """Without --kv-cache-memory: the share of the free memory that --gpu-memory-utilization allows, at most 4 GiB.
+    Ranks of one model share the memory."""
+    free = psutil.virtual_memory().available // config.tensor_parallel_size
     return max(0, min(int(free * config.gpu_memory_utilization) - weight_bytes, DEFAULT_CPU_CACHE_BYTES))

@@ -63,6 +63,9 @@ def engine(
     dtype: Annotated[str, typer.Option(help="Of plain weights: auto, float32, float16 or bfloat16.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Of requests that bring none.")] = None,
     num_threads: Annotated[int | None, typer.Option(help="CPU threads. [default: the engine decides]")] = None,
+    tensor_parallel_size: Annotated[
+        int, typer.Option(help="Processes that share every layer of the model: one a GPU. Limits of memory are each's.")
+    ] = 1,
 ) -> None:
     """Run the native engine. It trusts everyone who reaches it: let only the gateway do so."""
     require_engine()
@@ -85,6 +88,7 @@ def engine(
         dtype=dtype,
         seed=seed,
         num_threads=num_threads,
+        tensor_parallel_size=tensor_parallel_size,
     )
     _serve(config, datadir.chosen(data_dir, os.environ), uds, host, port, served_model_name)
 
@@ -112,6 +116,7 @@ def _serve(
 def engine_faults() -> Iterator[None]:
     """What keeps an engine from starting, as CliErrors."""
     from native_engine.loading.errors import ModelError
+    from native_engine.parallel.errors import RanksLost
     from native_engine.server.serve import StartRefused
     from native_engine.server.sockets import CannotListen
     from native_engine.sizing import ConfigurationError
@@ -120,7 +125,7 @@ def engine_faults() -> Iterator[None]:
         yield
     except StartRefused as fault:
         raise CliError("these engine settings cannot be used:\n  " + str(fault).replace("\n", "\n  "), 2) from fault
-    except (ModelError, CannotListen, ConfigurationError) as fault:
+    except (ModelError, CannotListen, ConfigurationError, RanksLost) as fault:
         raise CliError(str(fault)) from fault
 
 

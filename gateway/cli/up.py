@@ -50,11 +50,15 @@ def up(
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Most sequences in one step of the engine.")] = 64,
     max_model_len: Annotated[int | None, typer.Option(min=2, help="Longest prompt and answer together.")] = None,
     kv_cache_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 4GiB.")] = None,
+    tensor_parallel_size: Annotated[
+        int, typer.Option(min=1, help="Processes that share every layer of the model: one a GPU.")
+    ] = 1,
 ) -> None:
     """Start Valkey, the engine and the gateway, and keep them running. Ctrl-C stops everything."""
     options = ["--max-num-seqs", str(max_num_seqs)]
     options += ["--max-model-len", str(max_model_len)] if max_model_len is not None else []
     options += ["--kv-cache-memory", kv_cache_memory] if kv_cache_memory is not None else []
+    options += ["--tensor-parallel-size", str(tensor_parallel_size)] if tensor_parallel_size > 1 else []
     config = os.environ.get("SEKISHO_CONFIG")
     settings = load_settings(Path(config) if config else None, host=host, port=port)
     plan = Plan(None if no_engine else model, max_num_seqs, options, settings.signs_in_locally, settings.public_url)

@@ -2,7 +2,7 @@
 
 The idea is that of a CUDA graph: the model's Python runs once, over `Buffer`s instead of tensors, and every op appends
 itself to the program; a step then costs one foreign call, whatever the number of layers. Unlike a graph it needs no
-buckets: every op reads the number of rows from the step.
+buckets: every op reads the number of rows from the step. Calls of Python may stand between the operations.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,9 @@ class StepArrays:
             setattr(self.struct, name, getattr(self, name).ctypes.data)
 
 
+Call = Callable[[StepArrays], None]
+
+
 class Program:
     """Records operations and runs them. Everything an op points to is kept alive in `owned`."""
 
@@ -97,8 +101,8 @@ class Program:
             raise RuntimeError("the native library is not built; install a C++ compiler and run: pip install -e .")
         self._lib, self._isa = lib, isa.encode()
         self.max_rows, self.max_sampled = max_rows, max_sampled
-        self._ops: list[Op] = []
-        self._compiled: Any = None
+        self._ops: list[Op | Call] = []
+        self._segments: list[Any] | None = None
         self._free: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self.owned: list[Any] = []
         self._pool = lib.sekisho_pool_create(num_threads)
@@ -143,12 +147,31 @@ class Program:
                 op.p[slot] = pointer
         op.i[: len(integers)] = integers
         op.f[: len(floats)] = floats
+        self._append(op)
+
+    def call(self, function: Call) -> None:
+        """Appends a call of Python: it gets the step, once the operations before it are done."""
+        self._append(function)
+
+    def _append(self, op: Op | Call) -> None:
         self._ops.append(op)
-        self._compiled = None
+        self._segments = None
 
     def run(self, step: StepArrays) -> None:
         """Runs every operation on the rows that `step.struct` announces; releases the interpreter lock meanwhile."""
-        if self._compiled is None:
-            self._compiled = (Op * len(self._ops))(*self._ops)
-        if self._lib.sekisho_run(self._pool, self._isa, self._compiled, len(self._ops), ctypes.byref(step.struct)):
-            raise ValueError(f"isa {self._isa.decode()!r} is not known to the native library")
+        if self._segments is None:
+            self._segments = _segments(self._ops)
+        for segment in self._segments:
+            if callable(segment):
+                segment(step)
+            elif self._lib.sekisho_run(self._pool, self._isa, segment, len(segment), ctypes.byref(step.struct)):
+                raise ValueError(f"isa {self._isa.decode()!r} is not known to the native library")
+
+
+def _segments(ops: list[Op | Call]) -> list[Any]:
+    """Operations that follow each other in one array, for one foreign call; the calls between them as they are."""
+    segments: list[Any] = []
+    for are_native, group in groupby(ops, key=lambda op: isinstance(op, Op)):
+        found: list[Any] = list(group)
+        segments += [(Op * len(found))(*found)] if are_native else found
+    return segments

@@ -6,6 +6,7 @@ from native_engine.loading.model_config import ModelConfig
 from native_engine.models.decoder import Backbone, Decoder, MakeLayer
 from native_engine.models.gemma import GemmaLayer
 from native_engine.models.llama import LlamaLayer
+from native_engine.parallel.group import ALONE, Group
 from native_engine.quantization.weights import WeightLoader
 
 FAMILIES: dict[str, MakeLayer] = {
@@ -20,9 +21,12 @@ FAMILIES: dict[str, MakeLayer] = {
 }
 
 
-def create(config: ModelConfig, loader: WeightLoader, max_model_len: int) -> Decoder:
-    """Raises ValueError for an architecture that no family implements."""
-    return Decoder(config, loader, max_model_len, _layer(config))
+def create(config: ModelConfig, loader: WeightLoader, max_model_len: int, group: Group = ALONE) -> Decoder:
+    """With a group, `config` and `loader` are this rank's (native_engine/parallel).
+
+    Raises ValueError for an architecture that no family implements.
+    """
+    return Decoder(config, loader, max_model_len, _layer(config), group)
 
 
 def create_backbone(config: ModelConfig, loader: WeightLoader, max_model_len: int) -> Backbone:

@@ -14,6 +14,7 @@ from kernels.rotary import RotaryTables
 from kernels.soft_cap import soft_cap
 from native_engine.layers.rotary import rotary_tables
 from native_engine.loading.model_config import ModelConfig
+from native_engine.parallel.group import ALONE, Group
 from native_engine.quantization.weights import WeightLoader
 
 _EMBEDDING = "model.embed_tokens.weight"
@@ -27,17 +28,19 @@ class Layer(Protocol):
         ...
 
 
-MakeLayer = Callable[[ModelConfig, WeightLoader, int], Layer]
+MakeLayer = Callable[[ModelConfig, WeightLoader, int, Group], Layer]
 
 
 class Backbone:
     """A decoder without its head: the last hidden state, normed, of each row to sample."""
 
-    def __init__(self, config: ModelConfig, loader: WeightLoader, max_model_len: int, layer: MakeLayer) -> None:
+    def __init__(
+        self, config: ModelConfig, loader: WeightLoader, max_model_len: int, layer: MakeLayer, group: Group = ALONE
+    ) -> None:
         self.config = config
         self.tables = self._tables(loader, max_model_len)
         self.embedding = loader.embedding(_EMBEDDING)
-        self.layers = [layer(config, loader, index) for index in range(config.num_layers)]
+        self.layers = [layer(config, loader, index, group) for index in range(config.num_layers)]
         self.norm = loader.vector("model.norm.weight") + config.norm_offset
 
     def _tables(self, loader: WeightLoader, max_model_len: int) -> list[RotaryTables]:
@@ -59,14 +62,17 @@ class Backbone:
 
 
 class Decoder:
-    """A whole language model. The head works only on the rows to sample."""
+    """A whole language model, or a rank's part of it. The head works only on the rows to sample."""
 
-    def __init__(self, config: ModelConfig, loader: WeightLoader, max_model_len: int, layer: MakeLayer) -> None:
-        self.backbone = Backbone(config, loader, max_model_len, layer)
-        self.soft_cap = config.final_soft_cap
+    def __init__(
+        self, config: ModelConfig, loader: WeightLoader, max_model_len: int, layer: MakeLayer, group: Group = ALONE
+    ) -> None:
+        self.backbone = Backbone(config, loader, max_model_len, layer, group)
+        self.soft_cap, self.vocab_size, self.group = config.final_soft_cap, config.vocab_size, group
         self.head = loader.linear(_EMBEDDING if config.tie_embeddings else "lm_head.weight")
 
     def forward(self, step: Step, caches: list[LayerCache]) -> Activation:
         """Logits [rows to sample, vocabulary] of one step; writes the step's keys and values to the caches."""
         logits = linear(self.backbone.forward(step, caches), self.head)
-        return logits if self.soft_cap is None else soft_cap(logits, self.soft_cap)
+        logits = logits if self.soft_cap is None else soft_cap(logits, self.soft_cap)
+        return self.group.join(logits, self.vocab_size)

@@ -32,7 +32,7 @@ class ExpertFeedForward:
             down_bias=_bias(loader, down),
         )
 
-    def forward(self, x: Activation, residual: Activation) -> Activation:
+    def forward(self, x: Activation, residual: Activation | None) -> Activation:
         """x [rows, hidden] to [rows, hidden], residual added."""
         return moe(x, linear(x, self.router, self.router_bias), self.experts, residual)
 

@@ -16,14 +16,15 @@ from kernels.linear import linear
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
 from native_engine.loading.model_config import ModelConfig
+from native_engine.parallel.group import Group
 from native_engine.quantization.weights import WeightLoader
 
 
 class GemmaLayer:
     """One decoder layer; the residual is added behind the norm that follows each half."""
 
-    def __init__(self, config: ModelConfig, loader: WeightLoader, index: int) -> None:
-        self.config, self.window = config, config.windows[index]
+    def __init__(self, config: ModelConfig, loader: WeightLoader, index: int, group: Group) -> None:
+        self.config, self.window, self.group = config, config.windows[index], group
         prefix = f"model.layers.{index}."
 
         def norm(name: str) -> torch.Tensor:
@@ -47,7 +48,7 @@ class GemmaLayer:
         h = attention(
             qkv, cache, step, config.num_heads, config.attention_scale, self.window, config.attention_soft_cap
         )
-        x = rms_norm(linear(h, self.output), self.after_attention_norm, eps, residual=x)
+        x = rms_norm(self.group.sum(linear(h, self.output)), self.after_attention_norm, eps, residual=x)
         h = linear(rms_norm(x, self.mlp_norm, eps), self.gate_up)
-        h = linear(gated(h, config.activation), self.down)
+        h = self.group.sum(linear(gated(h, config.activation), self.down))
         return rms_norm(h, self.after_mlp_norm, eps, residual=x)

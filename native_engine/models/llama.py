@@ -18,6 +18,7 @@ from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, RotaryTables, rotary
 from native_engine.loading.model_config import ModelConfig
 from native_engine.models.experts import ExpertFeedForward
+from native_engine.parallel.group import Group
 from native_engine.quantization.weights import Matrix, WeightLoader
 
 
@@ -30,7 +31,7 @@ class GatedFeedForward:
         self.gate_up, self.gate_up_bias = _weight_and_bias(loader, gate_up)
         self.down, self.down_bias = _weight_and_bias(loader, [f"{prefix}mlp.down_proj"])
 
-    def forward(self, x: Activation, residual: Activation) -> Activation:
+    def forward(self, x: Activation, residual: Activation | None) -> Activation:
         """x [rows, hidden] to [rows, hidden], residual added."""
         h = gated(linear(x, self.gate_up, self.gate_up_bias), self.activation)
         return linear(h, self.down, self.down_bias, residual=residual)
@@ -39,8 +40,8 @@ class GatedFeedForward:
 class LlamaLayer:
     """One decoder layer: attention and a gated feed-forward, each with a norm before and the residual around it."""
 
-    def __init__(self, config: ModelConfig, loader: WeightLoader, index: int) -> None:
-        self.config, self.window = config, config.windows[index]
+    def __init__(self, config: ModelConfig, loader: WeightLoader, index: int, group: Group) -> None:
+        self.config, self.window, self.group = config, config.windows[index], group
         prefix = f"model.layers.{index}."
         qkv = _stored(loader, prefix, "self_attn.qkv_proj", [f"self_attn.{part}_proj" for part in "qkv"])
         output = [f"{prefix}self_attn.o_proj"]
@@ -59,14 +60,14 @@ class LlamaLayer:
 
     def forward(self, x: Activation, step: Step, tables: RotaryTables, cache: LayerCache) -> Activation:
         """x [rows, hidden] to [rows, hidden]; writes this step's keys and values to the cache."""
-        config = self.config
+        config, group = self.config, self.group
         h = rms_norm(x, self.attention_norm, config.rms_norm_eps)
         qkv = linear(h, self.qkv, self.qkv_bias)
         qkv = rotary(qkv, tables, cache, step, config.num_heads, self.head_norms)
         h = attention(qkv, cache, step, config.num_heads, config.attention_scale, self.window, sinks=self.sinks)
-        x = linear(h, self.output, self.output_bias, residual=x)
+        x = group.sum(linear(h, self.output, self.output_bias, residual=group.once(x)))
         h = rms_norm(x, self.mlp_norm, config.rms_norm_eps)
-        return self.feed_forward.forward(h, residual=x)
+        return group.sum(self.feed_forward.forward(h, residual=group.once(x)))
 
 
 def _feed_forward(config: ModelConfig, loader: WeightLoader, prefix: str) -> GatedFeedForward | ExpertFeedForward:

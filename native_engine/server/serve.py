@@ -27,6 +27,7 @@ from native_engine.loading.encoder_config import is_encoder
 from native_engine.loading.text_encoder import TextEncoder
 from native_engine.loading.tokenizer import Tokenizer, load_tokenizer
 from native_engine.loading.weights import open_weights
+from native_engine.parallel.group import ALONE, Group
 from native_engine.server.app import App
 from native_engine.server.delivery import Delivery
 from native_engine.server.service import BaseService, EmbeddingService, ModelInfo, Service
@@ -41,11 +42,24 @@ _Result = TypeVar("_Result")
 _SWITCH_SECONDS = 0.0005
 _WATCH_SECONDS = 1.0
 # What clients that do not read may take after the drain, before their connections are cut.
-_CLOSE_SECONDS = 5
+CLOSE_SECONDS = 5
 
 
 class StartRefused(Exception):
     """The engine cannot start as configured; one fault a line."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served, and where. `path` is the model's; without `uds` on a port."""
+
+    name: str
+    config: EngineConfig
+    path: Path
+    uds: Path | None
+    host: str
+    port: int | None
+    drain_seconds: float
 
 
 @dataclass(frozen=True)
@@ -64,7 +78,7 @@ class LoadedEncoder:
 Loader = Callable[[EngineConfig, Path], Loaded | LoadedEncoder]
 
 
-def load(config: EngineConfig, path: Path) -> Loaded | LoadedEncoder:
+def load(config: EngineConfig, path: Path, group: Group = ALONE) -> Loaded | LoadedEncoder:
     # torch, seconds of import: not before the port answers
     from native_engine.encoder import load_encoder
     from native_engine.model_runner import load_runner
@@ -77,7 +91,7 @@ def load(config: EngineConfig, path: Path) -> Loaded | LoadedEncoder:
     template = None
     if source:
         template = ChatTemplate(source, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token)
-    return Loaded(Engine.create(load_runner(config, weights), config), tokenizer, template)
+    return Loaded(Engine.create(load_runner(config, weights, group), config), tokenizer, template)
 
 
 def serve_engine(
@@ -91,7 +105,8 @@ def serve_engine(
     drain_seconds: float = 30.0,
     loader: Loader = load,
 ) -> None:
-    """Blocks until a signal and the drain after it. Raises StartRefused, ModelError or CannotListen."""
+    """Blocks until a signal and the drain after it. Raises StartRefused, ModelError or CannotListen; of several ranks
+    also RanksLost."""
     faults = validate(config)
     if (uds is None) == (port is None):
         faults.append("choose either a Unix socket or a port to listen on")
@@ -99,9 +114,21 @@ def serve_engine(
         raise StartRefused("\n".join(faults))
     path = store.pull(config.model, data_dir)
     name = served_model_name or default_name(config.model, path, data_dir)
-    socket_path = None if uds is None else Path(uds)
-    with listening(uds=socket_path, host=host, port=port) as bound:
-        process = _Process(name, replace(config, model=str(path)), path, loader, drain_seconds)
+    served = Served(
+        name, replace(config, model=str(path)), path, None if uds is None else Path(uds), host, port, drain_seconds
+    )
+    if config.tensor_parallel_size == 1:
+        serve(served, loader)
+    else:
+        from native_engine.server.ranks import serve_in_ranks  # the elastic agent, seconds of import
+
+        serve_in_ranks(served)
+
+
+def serve(served: Served, loader: Loader = load) -> None:
+    """In this process."""
+    with listening(uds=served.uds, host=served.host, port=served.port) as bound:
+        process = _Process(served, loader)
         with asyncio.Runner(loop_factory=process.config.get_loop_factory()) as runner:
             logger.info("listening on %s", bound.getsockname())
             runner.run(process.run(bound))
@@ -116,14 +143,9 @@ def default_name(model: str, path: Path, data_dir: str | Path) -> str:
 class _Process:
     """One run, from the first 503 to the last byte."""
 
-    def __init__(
-        self, name: str, engine_config: EngineConfig, path: Path, loader: Loader, drain_seconds: float
-    ) -> None:
-        self._name = name
-        self._engine_config = engine_config
-        self._path = path
+    def __init__(self, served: Served, loader: Loader) -> None:
+        self._served = served
         self._loader = loader
-        self._drain_seconds = drain_seconds
         self._app = App()
         self._stop = asyncio.Event()
         self.config = uvicorn.Config(
@@ -135,7 +157,7 @@ class _Process:
             access_log=False,
             server_header=False,
             timeout_keep_alive=120,  # longer than a pooling client keeps a connection, so that the client closes first
-            timeout_graceful_shutdown=_CLOSE_SECONDS,
+            timeout_graceful_shutdown=CLOSE_SECONDS,
         )
         self._server = _Server(self.config, self._on_signal)
 
@@ -147,7 +169,7 @@ class _Process:
         finally:
             self._app.draining = True
             if self._app.service is not None:
-                await self._app.service.drain(self._drain_seconds)
+                await self._app.service.drain(self._served.drain_seconds)
             self._server.should_exit = True
             await serving
 
@@ -165,14 +187,14 @@ class _Process:
             await asyncio.wait({stopping}, timeout=_WATCH_SECONDS)
 
     async def _load(self) -> BaseService:
-        started = time.perf_counter()
-        service = await load_service(self._name, self._engine_config, self._path, self._loader)
+        started, name = time.perf_counter(), self._served.name
+        service = await load_service(name, self._served.config, self._served.path, self._loader)
         gc.collect()
         gc.freeze()  # the model's objects live for ever; no collection need look at them again
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._app.service = service
         seconds = time.perf_counter() - started
-        logger.info("serving %s, %d tokens of context, after %.1f s", self._name, service.info.max_model_len, seconds)
+        logger.info("serving %s, %d tokens of context, after %.1f s", name, service.info.max_model_len, seconds)
         return service
 
     def _on_signal(self, number: int) -> None:
@@ -180,7 +202,8 @@ class _Process:
         self._event_loop.call_soon_threadsafe(self._hurry if self._stop.is_set() else self._begin_drain, number)
 
     def _begin_drain(self, number: int) -> None:
-        logger.info("signal %d: streams have %.0f s to finish; another signal ends them", number, self._drain_seconds)
+        seconds = self._served.drain_seconds
+        logger.info("signal %d: streams have %.0f s to finish; another signal ends them", number, seconds)
         self._stop.set()
 
     def _hurry(self, number: int) -> None:

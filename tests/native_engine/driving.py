@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from native_engine.engine import Engine
 from native_engine.request import SamplingParams, Sequence
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel  # seconds of import, which not all who drive an engine need
 
 GREEDY = SamplingParams(max_tokens=64, temperature=0.0, ignore_eos=True)
 

@@ -1,0 +1,75 @@
+"""What each rank runs in the tests of tensor parallel: the same cases, one group after another."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+from native_engine.config import EngineConfig
+from native_engine.engine import Engine
+from native_engine.loading.weights import open_weights
+from native_engine.model_runner import NativeRunner, Runner, TorchRunner
+from native_engine.parallel.following import follow, send_stop
+from native_engine.parallel.group import ALONE, Group, connect
+from native_engine.parallel.weights import shard
+from native_engine.request import SamplingParams
+from tests.native_engine.driving import generate
+
+CPU = torch.device("cpu")
+PARAMS = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)
+PROMPTS = [list(range(1, 60)), [7], list(range(200, 120, -1))]
+RUNNERS = {"native": NativeRunner, "torch": TorchRunner}
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    runner: str
+    config: EngineConfig
+
+    def load(self, folder: Path, group: Group = ALONE) -> Runner:
+        weights = shard(open_weights(folder / self.model), group.rank, group.size)
+        return RUNNERS[self.runner](self.config, weights, group)
+
+
+def tokens(case: Case, runner: Runner) -> list[list[int]]:
+    """Through chunks of prompts, decode, and blocks that go to the host tier and come back."""
+    engine = Engine.create(runner, case.config)
+    first = generate(engine, PROMPTS, PARAMS)
+    again = generate(engine, PROMPTS, PARAMS)
+    assert again == first
+    return first
+
+
+def run(cases: Mapping[int, list[Case]], folder: Path) -> dict[tuple[int, Case], list[list[int]]]:
+    """What rank 0 of each size says in its cases."""
+    torch.multiprocessing.spawn(_rank, (cases, folder), max(cases))
+    found: dict[tuple[int, Case], list[list[int]]] = pickle.loads((folder / "said").read_bytes())
+    return found
+
+
+def _rank(rank: int, cases: Mapping[int, list[Case]], folder: Path) -> None:
+    found = {}
+    for size in cases:
+        if rank < size:
+            group = connect(folder / f"ranks-{size}", rank, size, CPU)
+            found |= {(size, case): _take_part(case, folder, group) for case in cases[size]}
+            dist.destroy_process_group()
+    if rank == 0:
+        (folder / "said").write_bytes(pickle.dumps(found))
+
+
+def _take_part(case: Case, folder: Path, group: Group) -> list[list[int]]:
+    runner = case.load(folder, group)
+    if group.rank:
+        follow(group, runner)
+        return []
+    said = tokens(case, runner)
+    send_stop(group)
+    return said
