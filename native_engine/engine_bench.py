@@ -20,8 +20,6 @@ from native_engine.engine import Engine
 from native_engine.request import SamplingParams
 from native_engine.request import Sequence as Request
 
-WARMUP_STEPS, MEASURED_STEPS = 8, 32
-
 # As random_weights makes them: of each format, what matrices and the head are stored in.
 _STORED = {"bf16": ("BF16", "BF16"), "fp8": ("FP8_E4M3", "FP8_E4M3"), "int4": ("INT4_128_F16", "INT8")}
 
@@ -64,9 +62,9 @@ def time_prefill(engine: Engine, tokens: int, vocabulary: int, clock: Callable[[
     return seconds
 
 
-def fitting(engine: Engine, batches: Sequence[int], context: int) -> list[int]:
+def fitting(engine: Engine, batches: Sequence[int], context: int, steps: int) -> list[int]:
     """Those of `batches` whose sequences the KV cache holds at once, with all that they say here."""
-    blocks = -(-(context + _answer(engine, batches, context)) // BLOCK_SIZE)
+    blocks = -(-(context + _answer(engine, batches, context, steps)) // BLOCK_SIZE)
     return [batch for batch in batches if batch * blocks <= engine.scheduler.blocks.num_blocks]
 
 
@@ -76,13 +74,15 @@ def time_decodes(
     context: int,
     vocabulary: int,
     busy: Busy,
+    steps: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[DecodeTime]:
     """The largest batch first: its prompts are computed once, and some of them leave before each smaller one.
 
-    busy: seconds in which the device computes while it calls what it is given.
+    busy: seconds in which the device computes while it calls what it is given. steps: of each batch, once for its time
+    and once more for `busy`.
     """
-    answer = _answer(engine, batches, context)
+    answer = _answer(engine, batches, context, steps)
     requests = [_request(f"decode {number}", context, answer, vocabulary) for number in range(max(batches))]
     for request in requests:
         engine.add(request)
@@ -91,21 +91,21 @@ def time_decodes(
     for batch in sorted(batches, reverse=True):
         for request in requests[batch:]:
             engine.abort(request.request_id)
-        _steps(engine, WARMUP_STEPS)
+        _run(engine, -(-steps // 4))
         began = clock()
-        _steps(engine, MEASURED_STEPS)
-        seconds = (clock() - began) / MEASURED_STEPS
-        yield DecodeTime(batch, seconds, busy(lambda: _steps(engine, MEASURED_STEPS)) / MEASURED_STEPS)
+        _run(engine, steps)
+        seconds = (clock() - began) / steps
+        yield DecodeTime(batch, seconds, busy(lambda: _run(engine, steps)) / steps)
     engine.abort_all()
 
 
-def _answer(engine: Engine, batches: Sequence[int], context: int) -> int:
+def _answer(engine: Engine, batches: Sequence[int], context: int, steps: int) -> int:
     """Tokens that the first sequence says: while the other prompts are computed, and in the steps that are timed."""
     budget = engine.scheduler.max_num_batched_tokens - max(batches)
-    return -(-max(batches) * context // max(budget, 1)) + len(batches) * (WARMUP_STEPS + 2 * MEASURED_STEPS) + 2
+    return -(-max(batches) * context // max(budget, 1)) + len(batches) * 3 * steps + 2
 
 
-def _steps(engine: Engine, count: int) -> None:
+def _run(engine: Engine, count: int) -> None:
     for _ in range(count):
         engine.step()
 

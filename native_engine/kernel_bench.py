@@ -51,14 +51,17 @@ def cases_on_gpu() -> Iterator[Case]:
 
 
 def measure(case: Case, ceilings: Ceilings, clock: Clock = seconds_in_graph) -> Row:
-    """Checks, then times; plain torch in the place of a kernel that cannot be built is not timed."""
+    """Checks, then times. A kernel that cannot be built, for which plain torch stands in, is not timed, nor is one that
+    fails."""
     fault = ""
     try:
         case.check()
+        if case.op.__name__ in DeviceOp.fallen_back:
+            return Row(case.name, math.inf, 0.0, 0.0, 0.0, "cannot be built: plain torch stands in")
     except AssertionError as difference:
         fault = str(difference)
-    if case.op.__name__ in DeviceOp.fallen_back:
-        return Row(case.name, math.inf, 0.0, 0.0, 0.0, "cannot be built: plain torch stands in")
+    except Exception as failure:  # the others are to be measured nevertheless
+        return Row(case.name, math.inf, 0.0, 0.0, 0.0, f"{type(failure).__name__}: {failure}")
     seconds = clock(case.run)
     bytes_per_s, operations_per_s = case.work.bytes / seconds, case.work.operations / seconds
     return Row(case.name, seconds, bytes_per_s, operations_per_s, ceilings.seconds(case.work) / seconds, fault)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from backends.capacity import ModelShape
@@ -10,6 +12,7 @@ from kernels.linear.device_weight import pack
 from native_engine.loading.expert_config import ExpertConfig
 from native_engine.loading.model_config import ModelConfig
 from native_engine.loading.shapes import expected_shape
+from native_engine.loading.weights import Weights
 
 GROUP = 128  # columns that share a scale in int4
 FORMATS = ("bf16", "fp8", "int8", "int4")  # bf16: plain, in whatever type the model computes in
@@ -66,21 +69,16 @@ def model_config(shape: ModelShape, max_position: int) -> ModelConfig:
     )
 
 
-class RandomWeights:
-    """In the place of a file's: a description, and no tensor."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        self.config = config
-
-    def names(self) -> list[str]:
-        return []
+def no_weights(config: ModelConfig) -> Weights:
+    """In the place of a file's: the description alone."""
+    return Weights(Path(config.name), config, {})
 
 
 class RandomLoader:
-    """As DeviceLoader, of RandomWeights: matrices in the format of FORMATS that `quantization` names ("none": bf16),
+    """As DeviceLoader, of `no_weights`: matrices in the format of FORMATS that `quantization` names ("none": bf16),
     the head of int4 ones in int8, routers plain; norms are ones. `nbytes` is what all of them take."""
 
-    def __init__(self, weights: RandomWeights, quantization: str, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, weights: Weights, quantization: str, dtype: torch.dtype, device: torch.device) -> None:
         self._config, self._dtype, self._device = weights.config, dtype, device
         self._format = "bf16" if quantization == "none" else quantization
         self.nbytes = 0

@@ -11,7 +11,6 @@ from native_engine.batch import ScheduledBatch
 from native_engine.config import EngineConfig
 from native_engine.engine import Engine
 from native_engine.engine_bench import (
-    MEASURED_STEPS,
     DecodeTime,
     decode_limit,
     fitting,
@@ -61,16 +60,16 @@ def test_each_batch_is_timed_in_steps_of_nothing_but_its_decodes(engine: Engine,
         call()
         return (runner.now - before) / 4
 
-    times = list(time_decodes(engine, [1, 4, 2], 32, 100, busy, clock=lambda: runner.now))
+    times = list(time_decodes(engine, [1, 4, 2], 32, 100, busy, 10, clock=lambda: runner.now))
     assert times == [DecodeTime(4, 3.0, 0.75), DecodeTime(2, 2.0, 0.5), DecodeTime(1, 1.5, 0.375)]
-    assert runner.batches[-MEASURED_STEPS:] == [1] * MEASURED_STEPS
+    assert runner.batches[-20:] == [1] * 20
     assert not engine.scheduler.live
     assert engine.stats().preemptions_total == 0
 
 
 def test_batches_whose_contexts_do_not_fit_are_left_out(engine: Engine) -> None:
-    assert fitting(engine, [1, 2, 4], 1024) == [1, 2, 4]
-    assert fitting(engine, [1, 2, 4], 3000) == [1]
+    assert fitting(engine, [1, 2, 4], 1024, 10) == [1, 2, 4]
+    assert fitting(engine, [1, 2, 4], 3000, 10) == [1]
 
 
 def test_a_decode_is_limited_by_weights_and_context() -> None:

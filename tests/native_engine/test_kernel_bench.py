@@ -59,6 +59,14 @@ def test_plain_torch_in_the_place_of_a_kernel_is_no_time_of_a_kernel(monkeypatch
     assert row.bytes_per_s == 0
 
 
+def test_a_kernel_that_fails_keeps_no_other_from_being_measured() -> None:
+    def broken(x: torch.Tensor | DeviceTensor) -> torch.Tensor:
+        raise RuntimeError("illegal memory access")
+
+    row = measure(_case(broken), CEILINGS, _takes(1.0))
+    assert (row.fault, row.bytes_per_s) == ("RuntimeError: illegal memory access", 0)
+
+
 def test_columns_that_are_not_defined_are_not_compared() -> None:
     def half(x: torch.Tensor | DeviceTensor) -> torch.Tensor | DeviceTensor:
         if not isinstance(x, DeviceTensor):
