@@ -24,6 +24,9 @@ from kernels.moe import Experts, moe
 from kernels.native.program import StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.rotary import HeadNorms, rotary
+from kernels.sampling import device_reference
+from kernels.sampling.device import DeviceDraws
+from kernels.sampling.device import sample as draw_on_device
 from kernels.soft_cap import soft_cap
 from kernels.testing import assert_close
 from native_engine.layers.rotary import rotary_tables
@@ -142,7 +145,7 @@ def experts(setting: Setting) -> Iterator[Case]:
     count, top_k = shape.num_experts, shape.experts_per_token
     logits = setting.random(rows, count)
     chosen = len(set(logits.tensor.float().topk(top_k, dim=-1).indices.flatten().tolist()))
-    for weight_format in ("bf16", "fp8", "int4"):
+    for weight_format in ("bf16",):
         sizes = (weight_format, setting.device, setting.dtype)
         gate_up, down = random_matrix(count * 2 * width, hidden, *sizes), random_matrix(count * hidden, width, *sizes)
         layer = Experts(count, top_k, True, "silu", gate_up, down)
@@ -153,9 +156,22 @@ def experts(setting: Setting) -> Iterator[Case]:
 
 
 def choices(setting: Setting) -> Iterator[Case]:
+    """Tokens of the largest logits, and drawn ones."""
     rows, vocabulary = setting.batch, setting.shape.vocab_size
     work = floors.one_token_each(rows, vocabulary, setting.dtype.itemsize)
-    yield _case(setting, "argmax", argmax, (setting.random(rows, vocabulary),), work)
+    logits = setting.random(rows, vocabulary)
+    yield _case(setting, "argmax", argmax, (logits,), work)
+    temperature, top_p, min_p = (torch.full((rows,), value, device=setting.device) for value in (0.8, 0.95, 0.01))
+    top_k = torch.full((rows,), 50, device=setting.device, dtype=torch.int32)
+    draws = DeviceDraws(temperature, top_k, top_p, min_p, torch.rand(rows, device=setting.device))
+    yield _case(setting, "sample", sample, (logits, draws), work)
+
+
+def sample(logits: DeviceTensor | torch.Tensor, draws: DeviceDraws) -> torch.Tensor:
+    """The op, or for a plain tensor its reference: the op itself takes none."""
+    if isinstance(logits, DeviceTensor):
+        return draw_on_device(logits, draws)
+    return device_reference.sample(logits, draws)
 
 
 def _case(
