@@ -20,6 +20,7 @@ from native_engine.request import Sequence, is_ready
 from native_engine.sampling.adjustments import Adjustments, adjustments_of
 from native_engine.sampling.draw import draw
 from native_engine.sampling.logprobs import logprobs_of
+from native_engine.sampling.stream import Stream
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ Logits = npt.NDArray[np.float32]
 class SamplerState:
     """What the sampler keeps with a sequence; it stays there through preemption. Who is greedy needs no stream."""
 
-    random: np.random.Generator | None
+    stream: Stream | None
     adjustments: Adjustments | None
 
 
@@ -41,14 +42,17 @@ class Sampler:
     def __init__(self, seed: int | None = None) -> None:
         self._seeds = np.random.SeedSequence(None if seed is None else seed % 2**64)
 
-    def sample(self, logits: torch.Tensor, greedy: list[int], items: ListLike[ScheduledSequence]) -> list[list[int]]:
+    def sample(
+        self, logits: torch.Tensor, greedy: list[int], items: ListLike[ScheduledSequence], *, alone: bool = True
+    ) -> list[list[int]]:
         """The new tokens of each item that samples; [-1] where its row was not finite or nothing may be chosen.
 
         logits [rows, vocabulary], float32, and their argmax: `num_logits` rows for each item, in order. One whose mask
         is not made yet gets none, so that the others need not wait; where there are no others, the first is waited for.
+        `alone`: nobody else is in the step.
         """
         rows, tokens, end = logits.numpy(), list[list[int]](), 0
-        waits = not any(is_ready(item.sequence) or not item.samples for item in items)
+        waits = alone and not any(is_ready(item.sequence) or not item.samples for item in items)
         for item in items:
             end += item.num_logits
             if item.sequence.wants_prompt_logprobs:
@@ -68,16 +72,17 @@ class Sampler:
         tokens: list[int] = []
         item.sequence.logprobs = []
         for row, best, draft in zip(rows, greedy, (*item.drafts, None), strict=True):
-            tokens.append(self._next(row, best, item.sequence))
+            place = item.sequence.num_output_tokens + len(tokens)
+            tokens.append(self._next(row, best, item.sequence, place))
             if tokens[-1] != draft:
                 break
         return tokens
 
-    def _next(self, logits: Logits, best: int, sequence: Sequence) -> int:
+    def _next(self, logits: Logits, best: int, sequence: Sequence, place: int) -> int:
         if best == NOT_FINITE:
             return NOT_FINITE
         try:
-            token = self._choose(logits, best, sequence)
+            token = self._choose(logits, best, sequence, place)
         except Exception:
             logger.exception("no token could be chosen for %s; it ends with an error", sequence.request_id)
             return NOT_FINITE
@@ -86,8 +91,8 @@ class Sampler:
             sequence.logprobs.append(logprobs_of(logits, token, count))
         return token
 
-    def _choose(self, logits: Logits, best: int, sequence: Sequence) -> int:
-        state, changed = self._state(sequence), logits
+    def _choose(self, logits: Logits, best: int, sequence: Sequence, place: int) -> int:
+        state, changed = self.state(sequence), logits
         if sequence.constraint is not None:
             allowed = sequence.constraint.allowed()
             if allowed is None:
@@ -99,23 +104,24 @@ class Sampler:
             best = int(changed.argmax())
             if not np.isfinite(changed[best]):
                 return NOT_FINITE
-        token = best if state.random is None else draw(changed, sequence.params, state.random.random())
+        token = best if state.stream is None else draw(changed, sequence.params, state.stream.at(place))
         if sequence.constraint is not None:
             sequence.constraint.push(token)
         return token
 
-    def _state(self, sequence: Sequence) -> SamplerState:
+    def state(self, sequence: Sequence) -> SamplerState:
+        """Made when a token is first chosen for it."""
         if not isinstance(sequence.sampler_state, SamplerState):
-            sequence.sampler_state = SamplerState(self._random(sequence), adjustments_of(sequence))
+            sequence.sampler_state = SamplerState(self._stream(sequence), adjustments_of(sequence))
         return sequence.sampler_state
 
-    def _random(self, sequence: Sequence) -> np.random.Generator | None:
+    def _stream(self, sequence: Sequence) -> Stream | None:
         """The request's own stream: the same seed gives the same text in any batch."""
         if sequence.params.is_greedy:
             return None
         seed = sequence.params.seed
         own = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(seed % 2**64)
-        return np.random.Generator(np.random.Philox(own))
+        return Stream(own)
 
 
 def _tell_of_prompt(item: ScheduledSequence, rows: npt.NDArray[np.float32]) -> None:

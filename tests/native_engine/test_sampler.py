@@ -35,6 +35,13 @@ def sample(
     return [token for (token,) in (sampler or Sampler()).sample(torch.from_numpy(logits), greedy, items)]
 
 
+def grow(logits: npt.NDArray[np.float32], sequence: Sequence, sampler: Sampler | None = None) -> int:
+    """One token more of the sequence."""
+    (token,) = sample(logits[None], [0], [sequence], sampler)
+    sequence.token_ids.append(token)
+    return token
+
+
 def shares(logits: Floats, params: SamplingParams) -> Floats:
     """By definition, one limit after the other: the probability of each token."""
     shares = np.exp((logits - logits.max()) / params.temperature, dtype=np.float64)
@@ -104,7 +111,7 @@ def test_what_a_seed_draws_is_distributed_as_asked(limits: dict[str, Any]) -> No
     logits = some_logits(1.5, size=size)
     expected = shares(logits, params) * 1500
     sampler, sequence = Sampler(), Sequence("r", [1], params)
-    drawn = np.bincount([sample(logits[None], [0], [sequence], sampler)[0] for _ in range(1500)], minlength=size)
+    drawn = np.bincount([grow(logits, sequence, sampler) for _ in range(1500)], minlength=size)
     assert drawn[expected == 0].sum() == 0
     rare = expected < 5  # too few each for the approximation: counted together
     observed = np.append(drawn[~rare], drawn[rare].sum())
@@ -126,11 +133,19 @@ def test_a_token_that_is_masked_is_never_drawn_not_even_at_the_very_end() -> Non
 def test_the_same_seed_draws_the_same_and_another_draws_otherwise() -> None:
     def twenty(seed: int) -> list[int]:
         sequence = Sequence("r", [1], SamplingParams(seed=seed))
-        return [sample(some_logits(seed=n)[None], [0], [sequence])[0] for n in range(20)]
+        return [grow(some_logits(seed=n), sequence) for n in range(20)]
 
     assert twenty(7) == twenty(7)
     assert twenty(7) != twenty(8)
     assert len(twenty(-1)) == 20  # the official API allows negative seeds
+
+
+def test_a_token_that_is_chosen_once_more_is_chosen_alike() -> None:
+    sampler, sequence, logits = Sampler(), Sequence("r", [1], SamplingParams(seed=3)), some_logits()
+    for _ in range(5):
+        again = sample(logits[None], [0], [sequence], sampler)
+        assert [grow(logits, sequence, sampler)] == again
+    assert len(set(sequence.output_token_ids)) > 1
 
 
 def test_requests_without_a_seed_repeat_only_where_the_engine_has_one() -> None:
@@ -204,12 +219,15 @@ def test_drafts_are_kept_as_far_as_the_model_says_the_same(params: SamplingParam
     greedy = rows.argmax(-1).tolist()
 
     def sample(first: int, end: int, sequence: Sequence, drafts: list[int]) -> list[int]:
-        item = ScheduledSequence(sequence, 1, end - first)
+        item = ScheduledSequence(sequence, sequence.num_tokens, end - first)
         item.drafts = drafts
         return sampler.sample(rows[first:end], greedy[first:end], [item])[0]
 
     sampler, alone = Sampler(seed=0), Sequence("a", [1], params)
-    said = [sample(row, row + 1, alone, [])[0] for row in range(4)]
+    said = []
+    for row in range(4):
+        said += sample(row, row + 1, alone, [])
+        alone.token_ids.append(said[-1])
     for wrong in range(4):
         drafts = [*said[:wrong], (said[wrong] + 1) % 50, *said[wrong + 1 :]][:3]
         assert sample(0, 4, Sequence("b", [1], params), drafts) == said[: wrong + 1]
