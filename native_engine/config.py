@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BLOCK_SIZE = 16
+GPU_MAX_NUM_SEQS = 256
+GPU_MAX_NUM_BATCHED_TOKENS = 8192
 EXTRA_LOGITS = 64  # 40 MB of logits in a vocabulary of 152,000
 MAX_SPECULATIVE_TOKENS = 32
 KV_CACHE_DTYPES = ("auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
+DEVICES = ("auto", "cpu", "gpu")
 # auto: as the file is; none: dequantised to dtype; the others: plain weights are quantised while they are loaded.
 QUANTIZATIONS = ("auto", "none", "fp8", "int8", "int4", "q8_0", "q4_1", "q4_0")
 
@@ -20,14 +23,20 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
+class Default(int):
+    """A number that nobody asked for: on a GPU another takes its place."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """Field names are the flags' names: `max_num_seqs` is `--max-num-seqs`. None means: the engine decides."""
 
     model: str
     max_model_len: int | None = None
-    max_num_seqs: int = 64
-    max_num_batched_tokens: int = 512
+    device: str = "auto"
+    enforce_eager: bool = False
+    max_num_seqs: int = Default(64)
+    max_num_batched_tokens: int = Default(512)
     gpu_memory_utilization: float = 0.92
     kv_cache_memory: int | None = None
     kv_offload_memory: int = 0
@@ -46,6 +55,17 @@ class EngineConfig:
     def max_num_logits(self) -> int:
         """Rows that a step has logits for: one for each sequence, and some more for log probabilities of prompts."""
         return self.max_num_seqs + EXTRA_LOGITS
+
+
+def on_device(config: EngineConfig, device: str) -> EngineConfig:
+    """The settings for "cpu" or "gpu". A GPU takes more sequences, and more tokens a step, where nobody said how many;
+    a step has room for a token of every sequence."""
+    seqs, tokens = config.max_num_seqs, config.max_num_batched_tokens
+    if isinstance(tokens, Default):
+        tokens = max(GPU_MAX_NUM_BATCHED_TOKENS if device == "gpu" else tokens, seqs)
+    if isinstance(seqs, Default) and device == "gpu":
+        seqs = min(GPU_MAX_NUM_SEQS, tokens)
+    return replace(config, device=device, max_num_seqs=seqs, max_num_batched_tokens=tokens)
 
 
 def parse_size(text: str) -> int:
@@ -78,7 +98,8 @@ def _count_faults(config: EngineConfig) -> Iterator[str]:
         yield _fault("max_model_len", config.max_model_len, "at least 2 (one prompt token and one output token)")
     if config.max_num_seqs < 1:
         yield _fault("max_num_seqs", config.max_num_seqs, "at least 1")
-    if config.max_num_batched_tokens < max(config.max_num_seqs, 1):
+    grows = isinstance(config.max_num_batched_tokens, Default)
+    if config.max_num_batched_tokens < max(config.max_num_seqs, 1) and not grows:
         expected = f"at least max_num_seqs ({config.max_num_seqs}), or a step cannot give every sequence a token"
         yield _fault("max_num_batched_tokens", config.max_num_batched_tokens, expected)
     if not 0 <= config.num_speculative_tokens <= MAX_SPECULATIVE_TOKENS:
@@ -113,6 +134,7 @@ def _choice_faults(config: EngineConfig) -> Iterator[str]:
         ("kv_cache_dtype", config.kv_cache_dtype, KV_CACHE_DTYPES),
         ("quantization", config.quantization, QUANTIZATIONS),
         ("dtype", config.dtype, DTYPES),
+        ("device", config.device, DEVICES),
     )
     for field, value, known in choices:
         if value not in known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from torch.nn.functional import normalize
 
 from native_engine.config import EngineConfig
+from native_engine.device import settled
 from native_engine.last_token import LastTokenEncoder
 from native_engine.loading import safetensors
 from native_engine.loading.encoder_config import EncoderConfig, Pooling, decoder_normalizes, encoder_config, is_bert
@@ -19,6 +21,8 @@ from native_engine.loading.weights import RawTensor, open_weights
 from native_engine.models.bert import Bert
 from native_engine.quantization.dequantize import dequantize
 from native_engine.sizing import ConfigurationError, num_threads
+
+logger = logging.getLogger(__name__)
 
 _POOLED: Mapping[Pooling, Callable[[torch.Tensor], torch.Tensor]] = {
     "mean": lambda states: states.mean(dim=0),
@@ -51,6 +55,8 @@ class Encoder:
 
 def load_encoder(config: EngineConfig, path: Path) -> Encoder | LastTokenEncoder:
     """Raises ModelError for a model that cannot be read, ConfigurationError for settings that do not fit it."""
+    if settled(config).device == "gpu":
+        logger.warning("models that make embeddings are computed on the CPU, also where there is a GPU")
     if is_bert(path):
         return _load_bert(config, path)
     return LastTokenEncoder(config, open_weights(path), normalize=decoder_normalizes(path))

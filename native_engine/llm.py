@@ -293,6 +293,7 @@ def _completion(sequence: Sequence, text: str, finish_reason: str) -> Completion
 
 
 def _load(config: EngineConfig, data_dir: Path) -> _Embedding | tuple[Engine, Tokenizer, ChatTemplate | None]:
+    from native_engine.device import settled
     from native_engine.encoder import load_encoder
     from native_engine.loading.chat_template import ChatTemplate
     from native_engine.loading.encoder_config import is_encoder
@@ -309,6 +310,7 @@ def _load(config: EngineConfig, data_dir: Path) -> _Embedding | tuple[Engine, To
     tokenizer = load_tokenizer(path)
     source = weights.config.chat_template
     template = ChatTemplate(source, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token) if source else None
+    config = settled(config)
     return Engine.create(load_runner(config, weights), config), tokenizer, template
 
 

@@ -10,12 +10,14 @@ import numpy as np
 import torch
 
 from kernels.argmax import argmax
-from kernels.attention.cache import BLOCK_SIZE, CACHE_TYPES, allocate
+from kernels.attention.cache import BLOCK_SIZE, CACHE_TYPES, LayerCache, allocate
+from kernels.block_copy.reference import copy_blocks
 from kernels.native.library import available, best_isa
 from kernels.native.program import Buffer, Program, StepArrays
 from native_engine import models
 from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.config import EngineConfig
+from native_engine.device import settled
 from native_engine.host_tier import Copy
 from native_engine.loading.weights import Weights
 from native_engine.parallel.following import send_copies, together
@@ -32,17 +34,43 @@ CACHE_TYPE_OF = {"auto": "float16", "fp8_e4m3": "fp8"}
 
 
 class Runner(ABC):
-    """What the two ways of computing share: a step's arrays in, tokens out."""
+    """What all ways of computing share: a step's arrays in, tokens out. Each makes `caches` and `host_caches`."""
 
-    def __init__(self, config: EngineConfig, weights: Weights, weight_bytes: int, group: Group) -> None:
+    weight_bytes: int
+    num_blocks: int
+    caches: list[LayerCache]
+    num_host_blocks: int
+    host_caches: list[LayerCache]
+
+    def __init__(self, config: EngineConfig, weights: Weights, group: Group, step: StepArrays | None = None) -> None:
         model = weights.config
         self.group = group
         self.max_model_len = max_model_len(config, model)
-        self.weight_bytes = weight_bytes
         widths = [width for width in model.windows if width is not None]
         self.window = max(widths) if len(widths) == model.num_layers else None
         self.sampler = Sampler(config.seed)
-        dtype = CACHE_TYPES[CACHE_TYPE_OF.get(config.kv_cache_dtype, config.kv_cache_dtype)]
+        self.step = StepArrays(*step_shape(config, self.max_model_len)) if step is None else step
+
+    @abstractmethod
+    def execute(self, batch: ScheduledBatch) -> list[list[int]]:
+        """The new tokens of each item that samples, in order; [-1] where the logits were not finite."""
+
+    @abstractmethod
+    def copy(self, copies: list[Copy]) -> None:
+        """Moves blocks between cache and host tier, one after another."""
+
+    @abstractmethod
+    def forward(self) -> tuple[torch.Tensor, list[int]]:
+        """Logits [rows that need them, vocabulary] of the step described, float32 on the host, and their argmax."""
+
+
+class CpuRunner(Runner):
+    """Keys and values in host memory."""
+
+    def __init__(self, config: EngineConfig, weights: Weights, weight_bytes: int, group: Group) -> None:
+        super().__init__(config, weights, group)
+        model, dtype = weights.config, CACHE_TYPES[CACHE_TYPE_OF.get(config.kv_cache_dtype, config.kv_cache_dtype)]
+        self.weight_bytes = weight_bytes
         blocks = num_cache_blocks(config, model, self.max_model_len, dtype.itemsize, weight_bytes)
         self.num_blocks = group.smallest(blocks)
         self.caches = [
@@ -53,37 +81,19 @@ class Runner(ABC):
         self.host_caches = [
             allocate(self.num_host_blocks, model.num_kv_heads, model.head_dim, dtype) for _ in range(model.num_layers)
         ]
-        blocks = -(-self.max_model_len // BLOCK_SIZE)
-        self.step = StepArrays(config.max_num_batched_tokens, config.max_num_seqs, blocks, config.max_num_logits)
 
     def execute(self, batch: ScheduledBatch) -> list[list[int]]:
-        """The new tokens of each item that samples, in order; [-1] where the logits were not finite."""
         fill_step(self.step, batch.items)
         with together(self.group, self.step):
             logits, greedy = self.forward()
         return self.sampler.sample(logits, greedy, batch.items)
 
     def copy(self, copies: list[Copy]) -> None:
-        """Moves blocks between cache and host tier, one after another."""
         send_copies(self.group, copies)
-        for cache, host in zip(self.caches, self.host_caches, strict=True):
-            for copy in copies:
-                pairs = (
-                    (cache.keys[copy.device], host.keys[copy.host]),
-                    (cache.values[copy.device], host.values[copy.host]),
-                )
-                for device, kept in pairs:
-                    if copy.to_host:
-                        kept.copy_(device)
-                    else:
-                        device.copy_(kept)
-
-    @abstractmethod
-    def forward(self) -> tuple[torch.Tensor, list[int]]:
-        """Logits [rows that need them, vocabulary] of the step described, and their argmax."""
+        copy_blocks(copies, self.caches, self.host_caches)
 
 
-class NativeRunner(Runner):
+class NativeRunner(CpuRunner):
     """The model recorded once as a native program: a step is one foreign call."""
 
     def __init__(self, config: EngineConfig, weights: Weights, group: Group = ALONE) -> None:
@@ -102,7 +112,7 @@ class NativeRunner(Runner):
         return torch.from_numpy(self.logits.array[:count]), self._greedy[:count].tolist()
 
 
-class TorchRunner(Runner):
+class TorchRunner(CpuRunner):
     """Plain torch on float32 weights: the truth in tests, and the fallback where no compiler was at hand."""
 
     def __init__(self, config: EngineConfig, weights: Weights, group: Group = ALONE) -> None:
@@ -119,8 +129,14 @@ class TorchRunner(Runner):
 
 
 def load_runner(config: EngineConfig, weights: Weights, group: Group = ALONE) -> Runner:
-    """The fastest runner that this machine can have; of a group, this rank's, with its part of `weights`."""
-    weights = shard(weights, group.rank, group.size)
+    """The fastest runner that this machine can have, on the device that the settings ask for; of a group, this rank's,
+    with its part of `weights`. Raises ConfigurationError where that device is not there, and where the settings do not
+    fit it."""
+    config, weights = settled(config), shard(weights, group.rank, group.size)
+    if config.device == "gpu":
+        from native_engine.device_runner import DeviceRunner  # which is a Runner: it cannot be imported above
+
+        return DeviceRunner(config, weights, group)
     if available():
         logger.info("native kernels: %s, %d threads", best_isa(), num_threads(config))
         return NativeRunner(config, weights, group)
@@ -129,6 +145,11 @@ def load_runner(config: EngineConfig, weights: Weights, group: Group = ALONE) ->
         "install a C++ compiler and run pip install again"
     )
     return TorchRunner(config, weights, group)
+
+
+def step_shape(config: EngineConfig, longest: int) -> tuple[int, int, int, int]:
+    """Of StepArrays: most rows, sequences, blocks a sequence and rows to sample."""
+    return config.max_num_batched_tokens, config.max_num_seqs, -(-longest // BLOCK_SIZE), config.max_num_logits
 
 
 def fill_step(step: StepArrays, items: list[ScheduledSequence]) -> None:

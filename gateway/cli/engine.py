@@ -34,8 +34,14 @@ def engine(
     ] = None,
     served_model_name: Annotated[str | None, typer.Option(help="What clients call it. [default: its alias]")] = None,
     max_model_len: Annotated[int | None, typer.Option(help="Longest prompt and answer together.")] = None,
-    max_num_seqs: Annotated[int, typer.Option(help="Most sequences in one step.")] = 64,
-    max_num_batched_tokens: Annotated[int, typer.Option(help="Most tokens in one step.")] = 512,
+    device: Annotated[str, typer.Option(help="auto (a GPU where there is one), cpu or gpu.")] = "auto",
+    enforce_eager: Annotated[bool, typer.Option("--enforce-eager", help="On a GPU: without CUDA graphs.")] = False,
+    max_num_seqs: Annotated[
+        int | None, typer.Option(help="Most sequences in one step. [default: 64, on a GPU 256]")
+    ] = None,
+    max_num_batched_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens in one step. [default: 512, on a GPU 8192]")
+    ] = None,
     target_tpot: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +58,9 @@ def engine(
     num_speculative_tokens: Annotated[
         int, typer.Option(help="Most tokens guessed ahead, by what followed the same words before; 0: none.")
     ] = 0,
-    kv_cache_dtype: Annotated[str, typer.Option(help="auto (float16), float32, float16, bfloat16 or fp8.")] = "auto",
+    kv_cache_dtype: Annotated[
+        str, typer.Option(help="auto (float16; on a GPU as computed in), float32, float16, bfloat16 or fp8.")
+    ] = "auto",
     quantization: Annotated[
         str,
         typer.Option(
@@ -60,7 +68,10 @@ def engine(
             "fp8, int8, int4, q8_0, q4_1, q4_0: plain ones are quantised on load."
         ),
     ] = "auto",
-    dtype: Annotated[str, typer.Option(help="Of plain weights: auto, float32, float16 or bfloat16.")] = "auto",
+    dtype: Annotated[
+        str,
+        typer.Option(help="Of plain weights, and on a GPU of all computing: auto, float32, float16 or bfloat16."),
+    ] = "auto",
     seed: Annotated[int | None, typer.Option(help="Of requests that bring none.")] = None,
     num_threads: Annotated[int | None, typer.Option(help="CPU threads. [default: the engine decides]")] = None,
     tensor_parallel_size: Annotated[
@@ -71,11 +82,13 @@ def engine(
     require_engine()
     from native_engine.config import EngineConfig
 
+    limits = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens}
     config = EngineConfig(
         model=model,
+        device=device,
+        enforce_eager=enforce_eager,
         max_model_len=max_model_len,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
+        **{name: limit for name, limit in limits.items() if limit is not None},
         target_tpot=_duration(target_tpot),
         gpu_memory_utilization=gpu_memory_utilization,
         kv_cache_memory=_size("--kv-cache-memory", kv_cache_memory),

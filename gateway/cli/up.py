@@ -47,7 +47,11 @@ def up(
     no_engine: Annotated[
         bool, typer.Option("--no-engine", help="Without the native engine: SEKISHO_ENGINE_URL names one.")
     ] = False,
-    max_num_seqs: Annotated[int, typer.Option(min=1, help="Most sequences in one step of the engine.")] = 64,
+    device: Annotated[str, typer.Option(help="Of the engine: auto (a GPU where there is one), cpu or gpu.")] = "auto",
+    enforce_eager: Annotated[bool, typer.Option("--enforce-eager", help="On a GPU: without CUDA graphs.")] = False,
+    max_num_seqs: Annotated[
+        int | None, typer.Option(min=1, help="Most sequences in one step of the engine. [default: 64, on a GPU 256]")
+    ] = None,
     max_model_len: Annotated[int | None, typer.Option(min=2, help="Longest prompt and answer together.")] = None,
     kv_cache_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 4GiB.")] = None,
     tensor_parallel_size: Annotated[
@@ -55,13 +59,15 @@ def up(
     ] = 1,
 ) -> None:
     """Start Valkey, the engine and the gateway, and keep them running. Ctrl-C stops everything."""
-    options = ["--max-num-seqs", str(max_num_seqs)]
+    seats = max_num_seqs or _seats(device)  # told to both: as many as the door lets in run at once
+    options = ["--device", device, "--max-num-seqs", str(seats)]
+    options += ["--enforce-eager"] if enforce_eager else []
     options += ["--max-model-len", str(max_model_len)] if max_model_len is not None else []
     options += ["--kv-cache-memory", kv_cache_memory] if kv_cache_memory is not None else []
     options += ["--tensor-parallel-size", str(tensor_parallel_size)] if tensor_parallel_size > 1 else []
     config = os.environ.get("SEKISHO_CONFIG")
     settings = load_settings(Path(config) if config else None, host=host, port=port)
-    plan = Plan(None if no_engine else model, max_num_seqs, options, settings.signs_in_locally, settings.public_url)
+    plan = Plan(None if no_engine else model, seats, options, settings.signs_in_locally, settings.public_url)
     folder = datadir.prepare(datadir.chosen(data_dir, os.environ))
     lock = datadir.lock(folder)
     with listening.listen(host, port) as listener:
@@ -69,6 +75,11 @@ def up(
             ensure_model(plan.model, folder)
         place = _make_place(folder)
         asyncio.run(_supervise(_parts(plan, place, os.environ, lock, listener), plan, place, listener))
+
+
+def _seats(device: str) -> int:
+    """The engine's own default. Whether there is a GPU is told by its driver's files: the door has no torch to ask."""
+    return 256 if device != "cpu" and any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd"))) else 64
 
 
 def _make_place(folder: Path) -> Place:

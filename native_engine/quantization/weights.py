@@ -1,4 +1,4 @@
-"""The two kinds of weights that a model is built on: packed for the native program, or float32 for plain torch."""
+"""What a model asks for while it is built, and the CPU's two answers: packed for the native program, or float32."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from kernels.embedding import RawTable
-from kernels.linear import JoinedWeight, PackedWeight
+from kernels.linear import DeviceWeight, JoinedDeviceWeight, JoinedWeight, PackedWeight
 from kernels.linear.cpu import pack
 from kernels.linear.formats import FORMATS
 from kernels.native.program import Program
@@ -22,12 +22,12 @@ from native_engine.sizing import ConfigurationError
 
 logger = logging.getLogger(__name__)
 
-_TYPE_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+TYPE_OF_DTYPE = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 _HEADS = ("lm_head.weight", "model.embed_tokens.weight")  # as matrices; as a table the second is no head
 _ROUTER = "mlp.gate.weight"  # of experts: small, and a wrong choice costs more than its bytes
 
 
-Matrix = torch.Tensor | PackedWeight | JoinedWeight
+Matrix = torch.Tensor | PackedWeight | JoinedWeight | DeviceWeight | JoinedDeviceWeight
 
 
 class WeightLoader(Protocol):
@@ -35,7 +35,7 @@ class WeightLoader(Protocol):
 
     def linear(self, *names: str) -> Matrix: ...
 
-    def experts(self, *names: str) -> torch.Tensor | PackedWeight:
+    def experts(self, *names: str) -> torch.Tensor | PackedWeight | DeviceWeight:
         """As `linear`, for a kernel that wants one type and the model's order of columns."""
         ...
 
@@ -48,7 +48,7 @@ class WeightLoader(Protocol):
     def has(self, name: str) -> bool: ...
 
 
-class _Source:
+class Source:
     """A model's tensors, matrices quantised on load where the settings ask for it. `quantization` as in EngineConfig.
 
     Embedding tables stay as they are: a step reads a row a token of them, straight from the file.
@@ -68,7 +68,7 @@ class _Source:
         raw = self.tensor(name)
         if self._method is None or name.endswith(_ROUTER):
             return raw
-        if raw.type not in _TYPE_OF_DTYPE.values():
+        if raw.type not in TYPE_OF_DTYPE.values():
             raise ConfigurationError(
                 f"--quantization is {self._method!r}, but {name} is quantised already ({raw.type}): leave it at auto"
             )
@@ -83,7 +83,7 @@ class TorchLoader:
     """Everything dequantised to float32: the truth that tests compare with, and the fallback without a compiler."""
 
     def __init__(self, weights: Weights, quantization: str) -> None:
-        self._source = _Source(weights, quantization)
+        self._source = Source(weights, quantization)
         self.has, self.vector = self._source.has, self._source.vector
 
     def linear(self, *names: str) -> torch.Tensor:
@@ -103,20 +103,20 @@ class NativeLoader:
     """
 
     def __init__(self, weights: Weights, program: Program, quantization: str, dtype: str) -> None:
-        self._source, self._program = _Source(weights, quantization), program
+        self._source, self._program = Source(weights, quantization), program
         self.has = self._source.has
         self._keep_quantised = quantization != "none"
-        self._plain_type = _TYPE_OF_DTYPE.get(dtype, "F32" if quantization == "none" else None)
+        self._plain_type = TYPE_OF_DTYPE.get(dtype, "F32" if quantization == "none" else None)
         self.nbytes = 0
 
     def linear(self, *names: str) -> PackedWeight | JoinedWeight:
         parts = [self._held(name, self._source.matrix(name)) for name in names]
-        weights = [self._packed(list(group)) for _, group in groupby(parts, key=_kind)]
+        weights = [self._packed(list(group)) for _, group in groupby(parts, key=kind)]
         return weights[0] if len(weights) == 1 else JoinedWeight(tuple(weights))
 
     def experts(self, *names: str) -> PackedWeight:
         parts = [self._held(name, self._source.matrix(name)) for name in names]
-        if {_kind(part) for part in parts} != {(parts[0].type, None)}:
+        if {kind(part) for part in parts} != {(parts[0].type, None)}:
             logger.warning("%s and its like are of several types or in an order of columns: held as float32", names[0])
             parts = [as_type(part, "F32") for part in parts]
         return self._packed(parts)
@@ -140,7 +140,7 @@ class NativeLoader:
 
     def _held(self, name: str, raw: RawTensor) -> RawTensor:
         """In the type that it is held in. What no kernel holds becomes float32, with a warning."""
-        plain = raw.type in _TYPE_OF_DTYPE.values()
+        plain = raw.type in TYPE_OF_DTYPE.values()
         if raw.type not in FORMATS:
             logger.warning("%s is of type %s, which has no kernel yet: held as float32", name, raw.type)
             return as_type(raw, "F32")
@@ -149,6 +149,6 @@ class NativeLoader:
         return raw
 
 
-def _kind(part: RawTensor) -> tuple[str, bytes | None]:
+def kind(part: RawTensor) -> tuple[str, bytes | None]:
     """What rows must have in common to be one weight."""
     return part.type, None if part.order is None else part.order.tobytes()

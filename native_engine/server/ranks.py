@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from native_engine.config import EngineConfig
+from native_engine.device import settled, torch_device
 from native_engine.loading.encoder_config import is_encoder
 from native_engine.loading.errors import ModelError
 from native_engine.loading.weights import open_weights
@@ -39,7 +40,7 @@ def _check(served: Served) -> None:
     size, gpus = served.config.tensor_parallel_size, torch.cuda.device_count()
     if is_encoder(served.path):
         raise StartRefused(f"--tensor-parallel-size is {size}, but {served.name} makes embeddings: leave it at 1")
-    if gpus and size > gpus:
+    if gpus and size > gpus and served.config.device != "cpu":
         raise StartRefused(f"--tensor-parallel-size is {size}; expected at most {gpus}, the GPUs that can be seen here")
     rank_config(open_weights(served.path).config, size)
 
@@ -48,7 +49,8 @@ def _work(place: Place, served: Served) -> None:
     logging.basicConfig(
         level=logging.INFO, format=f"%(asctime)s %(levelname)s rank {place.rank} %(name)s %(message)s", force=True
     )
-    device = torch.device("cuda", place.rank) if torch.cuda.is_available() else torch.device("cpu")
+    on_gpu = settled(served.config).device == "gpu"
+    device = torch_device(place.rank) if on_gpu else torch.device("cpu")
     group = connect(place.meeting_point, place.rank, place.size, device)
     if place.rank == 0:
         _lead(group, served)

@@ -80,6 +80,7 @@ Loader = Callable[[EngineConfig, Path], Loaded | LoadedEncoder]
 
 def load(config: EngineConfig, path: Path, group: Group = ALONE) -> Loaded | LoadedEncoder:
     # torch, seconds of import: not before the port answers
+    from native_engine.device import settled
     from native_engine.encoder import load_encoder
     from native_engine.model_runner import load_runner
 
@@ -91,6 +92,7 @@ def load(config: EngineConfig, path: Path, group: Group = ALONE) -> Loaded | Loa
     template = None
     if source:
         template = ChatTemplate(source, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token)
+    config = settled(config)
     return Loaded(Engine.create(load_runner(config, weights, group), config), tokenizer, template)
 
 

@@ -1,0 +1,151 @@
+"""A model on a device: its weights, its KV cache and its recorded steps. Knows no sequence and chooses no token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import torch
+
+from kernels.attention.cache import BLOCK_SIZE, CACHE_TYPES, LayerCache, allocate_on
+from kernels.device import DeviceOp, DeviceStep, DeviceTensor
+from native_engine import models
+from native_engine.config import EngineConfig
+from native_engine.cuda_graphs import Compute, DecodeGraphs, Recorder, cuda_recorder, graph_sizes, pad
+from native_engine.device_memory import num_device_blocks
+from native_engine.device_profile import (
+    fill_decodes,
+    fill_prompts,
+    graphs_take,
+    largest_step,
+    measured,
+    room_for_weights,
+)
+from native_engine.loading.weights import Weights
+from native_engine.model_runner import CACHE_TYPE_OF
+from native_engine.parallel.group import Group
+from native_engine.quantization.device import DeviceLoader, computing_type
+from native_engine.quantization.kv_scales import kv_scales
+from native_engine.sizing import num_cache_blocks
+
+logger = logging.getLogger(__name__)
+
+
+class DeviceModel:
+    """Raises ConfigurationError where the device has no room for it as configured."""
+
+    def __init__(self, config: EngineConfig, weights: Weights, step: DeviceStep, longest: int, group: Group) -> None:
+        self._step, self._longest, self._device = step, longest, step.token_ids.device
+        self._dtype, self._model_config = computing_type(config.dtype, weights), weights.config
+        self._cache_type = cache_type(config.kv_cache_dtype, self._dtype)
+        self._scales = kv_scales(weights, self._cache_type)
+        self._graphs: DecodeGraphs | None = None
+        self._shared: torch.Tensor | None = None  # logits of all recorded steps
+        loader = DeviceLoader(weights, config.quantization, self._dtype, self._device)
+        with room_for_weights(), self._device:
+            self._model = models.create(weights.config, loader, longest, group)
+        self.weight_bytes = loader.nbytes
+        self.caches = self.allocate(1)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+            largest_step(self._profile, config.max_num_batched_tokens, config.max_num_seqs)
+        record, sizes = recorder(config, self._device), graph_sizes(config.max_num_seqs)
+        blocks = self._fitting_blocks(config, partial(self._recorded, record) if record else None, sizes)
+        self.num_blocks = group.smallest(blocks)
+        self.caches = self.allocate(self.num_blocks)
+        if record is not None:
+            self._graphs = DecodeGraphs(sizes, partial(self._recorded, record))
+        logger.info(
+            "%s: computed in %s, %.2f GiB of weights, %d tokens of KV cache in %s, %s",
+            *(_name(self._device), self._dtype, self.weight_bytes / 2**30, self.num_blocks * BLOCK_SIZE),
+            *(self._cache_type, f"graphs of {', '.join(map(str, sizes))} sequences" if record else "no graphs"),
+        )
+
+    def allocate(self, blocks: int) -> list[LayerCache]:
+        """A cache for each layer."""
+        model = self._model_config
+        shape = blocks, model.num_kv_heads, model.head_dim, self._cache_type
+        return [allocate_on(self._device, *shape, *scales) for scales in self._scales]
+
+    def allocate_on_host(self, blocks: int) -> list[LayerCache]:
+        """In the same layout, in memory that the device reads and writes by itself."""
+        model = self._model_config
+        shape = blocks, model.num_kv_heads, model.head_dim, self._cache_type
+        return [pinned(allocate_on(torch.device("cpu"), *shape), self._device) for _ in self._scales]
+
+    def pad(self) -> int | None:
+        """Fills the host's step up to the next recorded size, and returns that; None where there is none for it."""
+        size = self._graphs.size_for(self._step.host) if self._graphs else None
+        if size is not None:
+            pad(self._step.host, size)
+        return size
+
+    def forward(self, size: int | None) -> DeviceTensor:
+        """Logits [rows to sample, vocabulary] of the uploaded step, which `pad` said is of this recorded size. They are
+        there until the next step."""
+        return self._graphs.replay(size) if self._graphs and size is not None else self._compute()
+
+    @torch.inference_mode()
+    def _compute(self) -> DeviceTensor:
+        return cast(DeviceTensor, self._model.forward(self._step, self.caches))
+
+    def _profile(self, rows: int) -> None:
+        """The largest steps that may come, on a cache of one block."""
+        host = self._step.host
+        for fill in (partial(fill_prompts, host, rows, self._longest), partial(fill_decodes, host)):
+            fill()
+            self._step.upload()
+            self._compute()
+            torch.cuda.synchronize()
+
+    def _fitting_blocks(self, config: EngineConfig, record: Callable[[int], Compute] | None, sizes: list[int]) -> int:
+        model, element = self._model_config, self._cache_type.itemsize
+        if self._device.type != "cuda":
+            return num_cache_blocks(config, model, self._longest, element, self.weight_bytes)
+        seen = measured(self.weight_bytes)
+        seen = replace(seen, graphs=graphs_take(sizes, record) if record else 0)
+        torch.cuda.empty_cache()
+        return num_device_blocks(config, model, self._longest, element, seen)
+
+    def _recorded(self, record: Recorder, size: int) -> Compute:
+        self._step.wait()
+        fill_decodes(self._step.host, size)
+        self._step.upload()
+
+        @torch.inference_mode()
+        def compute() -> DeviceTensor:
+            logits = self._compute().tensor
+            if self._shared is None:  # the largest size is recorded first
+                self._shared = torch.empty_like(logits)
+            return DeviceTensor(self._shared[:size].copy_(logits))
+
+        return record(compute)
+
+
+def cache_type(name: str, computing: torch.dtype) -> torch.dtype:
+    """Of keys and values; auto: as activations are, so that nothing is rounded twice."""
+    return computing if name == "auto" else CACHE_TYPES[CACHE_TYPE_OF.get(name, name)]
+
+
+def pinned(cache: LayerCache, device: torch.device) -> LayerCache:
+    if device.type != "cuda":
+        return cache
+    return LayerCache(cache.keys.transpose(2, 3).pin_memory().transpose(2, 3), cache.values.pin_memory())
+
+
+def recorder(config: EngineConfig, device: torch.device) -> Recorder | None:
+    """What records steps; None where they are launched one by one."""
+    if config.enforce_eager or device.type != "cuda":
+        return None
+    if DeviceOp.fallen_back:
+        names = ", ".join(sorted(DeviceOp.fallen_back))
+        logger.warning("no CUDA graphs: %s run on plain torch, which asks the host about each step", names)
+        return None
+    return cuda_recorder()
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "the GPU's path on the CPU"
