@@ -18,6 +18,7 @@ from kernels.machine_code import CodeFacts, amd_facts, nvidia_facts
 # Every module that has kernels for a GPU.
 MODULES: tuple[str, ...] = (
     "kernels.argmax.triton_kernel",
+    "kernels.attention.triton_kernel",
     "kernels.block_copy.triton_kernel",
     "kernels.gated.triton_kernel",
     "kernels.linear.triton_weight_only",
@@ -35,9 +36,9 @@ class Variant:
 
     signature: every argument of the kernel in order, with Triton's name of its type: "*bf16", "i32", "fp32", and
     "constexpr" for those in `constants`. Pointers are taken to be aligned to 16 bytes, and `multiples` names the
-    integers that are multiples of 16. `wide`: whether most of what it loads lies side by side, so that there must be
-    loads of 16 bytes. `spills`: how many bytes of a thread's registers may go through memory; more than none needs a
-    reason beside it.
+    integers that are multiples of 16. `backends`: where the kernel is called so. `wide`: whether most of what it loads
+    lies side by side, so that there must be loads of 16 bytes. `spills`: how many bytes of a thread's registers may go
+    through memory; more than none needs a reason beside it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Variant:
     num_warps: int = 4
     num_stages: int = 3
     min_capability: int = 80
+    backends: tuple[str, ...] = ("cuda", "hip")
     wide: bool = True
     spills: int = 0
 
@@ -110,7 +112,8 @@ def _compile_module(module: str, target: Target) -> list[Compiled]:
 
 
 def _runs_on(variant: Variant, target: Target) -> bool:
-    return not isinstance(target.arch, int) or target.arch >= variant.min_capability
+    capable = not isinstance(target.arch, int) or target.arch >= variant.min_capability
+    return capable and target.backend in variant.backends
 
 
 def compile_variant(module: str, variant: Variant, target: Target) -> Compiled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache as kept
+from functools import cache
 from typing import Any
 
 import torch
@@ -89,6 +89,6 @@ def _readable(stored: torch.Tensor) -> torch.Tensor:
     return stored
 
 
-@kept
+@cache
 def _converts_fp8(device: torch.device) -> bool:
     return device.type == "cuda" and not torch.version.hip and torch.cuda.get_device_capability(device) >= (8, 9)

@@ -1,12 +1,14 @@
 """Attention of sequences that have one row each, on a GPU: flash-decoding, a sequence's tokens split over programs.
 
 What it must move is the cache: 2 * kv_heads * head_dim * tokens * bytes of a number, once, whatever the number of query
-heads; each byte takes part in 2 * (heads / kv_heads) multiplications, so memory is the limit on every GPU.
+heads. Each number takes part in heads / kv_heads multiplications and additions, so memory is the limit on every GPU.
+Splitting adds 2 * 4 * heads * (head_dim + 1) * splits bytes a sequence, which the GPU's cache holds.
 """
 
 from __future__ import annotations
 
-from functools import cache as kept
+import math
+from functools import cache
 
 import torch
 import triton
@@ -27,21 +29,21 @@ def decode(call: Call) -> None:
     longest = call.step.block_tables.shape[1] * BLOCK_SIZE
     if call.window is not None:
         longest = min(longest, call.window + BLOCK_SIZE)
-    options = tiles(call.group, call.cache.head_dim)
+    options = tiles(call.group, call.cache.head_dim, amd=bool(torch.version.hip))
+    programs, slots = sequences * kv_heads, PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(call.q.device)
 
     def run(tile: Tile) -> None:
-        most_tiles = -(-longest // tile.tokens)
-        launch(call, tile, num_splits(sequences * kv_heads, multiprocessors(call.q.device), most_tiles))
+        launch(call, tile, num_splits(programs, slots, -(-longest // tile.tokens)))
 
-    run(choose("attention_decode", (*call.key, sequences), options, run))
+    run(choose("attention_decode", (*call.key, triton.next_power_of_2(sequences)), options, run))
 
 
-def tiles(group: int, head_dim: int) -> list[Tile]:
+def tiles(group: int, head_dim: int, amd: bool) -> list[Tile]:
     """The likely best first. Matrix instructions take 16 rows at least. A stage is either the look into the block table
-    or the keys and values that it leads to, so that 5 stages keep two tiles on their way; on AMD, where the local data
-    share has 64 KiB, 3 keep one."""
+    or the keys and values that it leads to, so that 5 stages keep two tiles on their way; for 3, which keep one, AMD's
+    64 KiB of local memory suffice."""
     rows = max(16, triton.next_power_of_2(group))
-    num_stages = 3 if torch.version.hip else 5
+    num_stages = 3 if amd else 5
     return [Tile(rows, tokens, 4, num_stages) for tokens in ((64, 32) if head_dim <= 128 else (32, 16))]
 
 
@@ -85,17 +87,25 @@ def warps_to_merge(splits: int, head_dim: int) -> int:
     return min(max(splits * head_dim // 2048, 1), 8)
 
 
-@kept
+@cache
 def multiprocessors(device: torch.device) -> int:
     """The interpreter runs one program after another."""
     return 1 if device.type == "cpu" else int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def num_splits(programs: int, multiprocessors: int, most_tiles: int) -> int:
-    """How many programs share a sequence's tokens, where without splitting there are `programs`: enough to fill the
-    GPU, and no more than the longest sequence that may come has tiles."""
-    wanted = -(-multiprocessors * PROGRAMS_PER_MULTIPROCESSOR // programs)
-    return max(1, min(wanted, most_tiles, MAX_SPLITS))
+@cache
+def num_splits(programs: int, slots: int, most_tiles: int) -> int:
+    """How many programs share a sequence's tokens, where without splitting there are `programs` and the GPU runs
+    `slots` at a time: the fewest with which its waves are nearly as full as they can be (after FlashAttention's
+    num_splits_heuristic), and no more than the longest sequence that may come has tiles."""
+    most = min(most_tiles, MAX_SPLITS)
+    if programs * most <= slots:
+        return most
+    if programs >= 0.8 * slots:
+        return 1
+    waves = [programs * splits / slots for splits in range(1, most + 1)]
+    full = [each / math.ceil(each) for each in waves]
+    return 1 + next(place for place, each in enumerate(full) if each >= 0.85 * max(full))
 
 
 @triton.jit
@@ -210,7 +220,7 @@ def _tokens_seen(positions_ptr, slots_ptr, row, window):
     """[begin, end), from the start of a block on; none where the row only fills up the batch."""
     end = tl.load(positions_ptr + row) + 1
     end = tl.where(tl.load(slots_ptr + row) < 0, 0, end)
-    begin = end * 0
+    begin = 0
     if window is not None:
         begin = tl.maximum(end - window, 0) // BLOCK * BLOCK
     return begin, end

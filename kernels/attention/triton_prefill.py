@@ -6,6 +6,7 @@ n * c + n * (n + 1) / 2 pairs. The query heads of a KV head are rows of the same
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
@@ -21,7 +22,7 @@ def prefill(call: Call) -> None:
     step = call.step
     starts = step.host.query_starts[step.num_decodes : step.num_sequences + 1]
     longest = int((starts[1:] - starts[:-1]).max())
-    options = tiles(call.group, call.cache.head_dim, longest)
+    options = tiles(call.group, call.cache.head_dim, longest, amd=bool(torch.version.hip))
 
     def run(tile: Tile) -> None:
         launch(call, tile, num_tiles(int(starts[-1] - starts[0]), len(starts) - 1, tile.rows, call.group))
@@ -29,12 +30,17 @@ def prefill(call: Call) -> None:
     run(choose("attention_prefill", (*call.key, options[0].rows), options, run))
 
 
-def tiles(group: int, head_dim: int, longest: int) -> list[Tile]:
-    """The likely best first, for at most `longest` rows of a sequence."""
+def tiles(group: int, head_dim: int, longest: int, amd: bool) -> list[Tile]:
+    """The likely best first, for at most `longest` rows of a sequence. Stages are as in decode; so many rows of 256
+    dimensions as of fewer would not find room in the registers of every GPU."""
+    num_stages = 3 if amd else 5
     least = triton.next_power_of_2(group)
+    few = Tile(max(FEW_ROWS, least), 32, 4 if head_dim <= 128 else 8, num_stages)
     if longest * group <= FEW_ROWS:
-        return [Tile(max(FEW_ROWS, least), 64, 4, 3)]
-    return [Tile(max(128, least), 64, 8, 3)]
+        return [few]
+    widths = (64, 128) if head_dim <= 64 else (64,) if head_dim <= 128 else (32,)
+    many = [Tile(max(128, least), tokens, 8, num_stages) for tokens in widths]
+    return [*many, few] if head_dim <= 128 else [few, *many]
 
 
 def launch(call: Call, tile: Tile, count: int) -> None:
@@ -108,7 +114,7 @@ def prefill_kernel(
     m, total, acc = begin_softmax(sinks_ptr, heads, used, ROWS, DIM_PADDED)
 
     position = tl.load(positions_ptr + first_row)
-    begin = position * 0
+    begin = 0
     if window is not None:
         begin = tl.maximum(position + 1 - window, 0) // BLOCK * BLOCK
     end = position + tl.minimum(QUERIES, end_row - first_row)
