@@ -109,6 +109,7 @@ class Play:
 
     def __init__(self, workload: Workload, runner: FakeRunner) -> None:
         self.requests = workload.requests
+        self.runner = runner
         self.engine = Engine(runner, workload.scheduler())
         self.sequences: list[Sequence] = []
         self.outputs: list[SequenceOutput] = []
@@ -139,6 +140,7 @@ class Play:
     def _check(self) -> None:
         assert self.engine.scheduler.blocks.check_integrity(self.sequences) == []
         assert not any(UNKNOWN in sequence.token_ids for sequence in self.sequences)
+        assert not isinstance(self.runner, AheadFake) or self.runner.faults == []
 
     def check_end(self) -> None:
         assert self.engine.stats().kv_blocks_used == 0
@@ -182,6 +184,8 @@ def run(engine: Engine) -> list[SequenceOutput]:
     outputs = []
     while engine.has_work:
         outputs += engine.step()
+    assert isinstance(engine.runner, AheadFake)
+    assert engine.runner.faults == []
     return outputs
 
 
