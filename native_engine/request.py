@@ -155,7 +155,10 @@ class Stages(NamedTuple):
 
 
 class Sequence:
-    """A request on its way through the engine. `token_ids` only ever grows; `num_computed_tokens` chases its length."""
+    """A request on its way through the engine. `token_ids` only ever grows; `num_computed_tokens` chases its length.
+
+    While a step is planned ahead of another, `token_ids` may end in a placeholder: see `ahead`.
+    """
 
     __slots__ = (
         "admitted",

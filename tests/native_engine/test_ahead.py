@@ -153,7 +153,8 @@ class Play:
             assert tokens == sequence.output_token_ids == expected_output(prompt, len(tokens), ENDS)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
 @given(workload=workloads())
 def test_every_answer_and_its_end_are_as_they_are_one_step_at_a_time(workload: Workload) -> None:
     ahead, plain = Play(workload, workload.ahead()), Play(workload, workload.one_by_one())
@@ -168,6 +169,21 @@ def test_every_answer_and_its_end_are_as_they_are_one_step_at_a_time(workload: W
             assert (mine.token_ids, mine.finish_reason) == (other.token_ids, other.finish_reason)
         elif not workload.guesses:  # with guesses it may get past the place, or come to its end, without that step
             assert (mine.num_tokens, mine.finish_reason) == (max(at + 1, len(request.prompt)), FinishReason.ERROR)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    prompts=st.lists(st.lists(st.integers(1, 255), min_size=1, max_size=40), min_size=3, max_size=6),
+    num_blocks=st.integers(5, 8),
+)
+def test_scarce_blocks_and_ends_at_any_place_change_no_answer(prompts: list[list[int]], num_blocks: int) -> None:
+    requests = [Arrival(0, tuple(prompt), 40, None, b"", 0) for prompt in prompts]
+    workload = Workload(requests, num_blocks, max_num_seqs=8, budget=64, max_model_len=4096)
+    play = Play(workload, workload.ahead())
+    play.check_end()
+    assert [len(each.output_token_ids) for each in play.sequences] == [
+        len(expected_output(prompt, 40, ENDS)) for prompt in prompts
+    ]
 
 
 def make_engine(num_blocks: int = 64, **changes: Any) -> tuple[Engine, AheadFake]:
