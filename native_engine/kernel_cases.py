@@ -30,7 +30,7 @@ from kernels.sampling.device import sample as draw_on_device
 from kernels.soft_cap import soft_cap
 from kernels.testing import assert_close
 from native_engine.layers.rotary import rotary_tables
-from native_engine.random_weights import random_matrix
+from native_engine.random_weights import FORMATS, random_matrix
 
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}  # of the largest value
 
@@ -88,6 +88,7 @@ def all_cases(setting: Setting) -> Iterator[Case]:
     yield from element_wise(setting)
     yield from attentions(setting)
     yield from linears(setting)
+    yield from prompts(setting)
     if setting.shape.num_experts:
         yield from experts(setting)
     yield from choices(setting)
@@ -129,14 +130,23 @@ def attentions(setting: Setting) -> Iterator[Case]:
 
 
 def linears(setting: Setting) -> Iterator[Case]:
-    """The largest matrix of a layer in each format: for the batch's rows, and int4 for the prompt's."""
+    """The largest matrix of a layer in each format, for the batch's rows."""
+    for weight_format in FORMATS:
+        yield _linear(setting, weight_format, setting.batch)
+
+
+def prompts(setting: Setting) -> Iterator[Case]:
+    """The same for the prompt's rows."""
+    for weight_format in ("bf16", "fp8", "int4"):
+        yield _linear(setting, weight_format, setting.prompt)
+
+
+def _linear(setting: Setting, weight_format: str, rows: int) -> Case:
     n, k = 2 * setting.shape.intermediate_size, setting.shape.hidden_size
-    calls = [(weight_format, setting.batch) for weight_format in ("bf16", "fp8", "int8", "int4")]
-    for weight_format, rows in [*calls, ("bf16", setting.prompt), ("int4", setting.prompt)]:
-        weight = random_matrix(n, k, weight_format, setting.device, setting.dtype)
-        work = floors.linear(rows, n, k, weight.nbytes, setting.dtype.itemsize)
-        name = f"linear, {weight_format} weights, {rows} rows"
-        yield _case(setting, name, linear, (setting.random(rows, k), weight), work)
+    weight = random_matrix(n, k, weight_format, setting.device, setting.dtype)
+    work = floors.linear(rows, n, k, weight.nbytes, setting.dtype.itemsize)
+    name = f"linear, {weight_format} weights, {rows} rows"
+    return _case(setting, name, linear, (setting.random(rows, k), weight), work)
 
 
 def experts(setting: Setting) -> Iterator[Case]:
@@ -145,7 +155,7 @@ def experts(setting: Setting) -> Iterator[Case]:
     count, top_k = shape.num_experts, shape.experts_per_token
     logits = setting.random(rows, count)
     chosen = len(set(logits.tensor.float().topk(top_k, dim=-1).indices.flatten().tolist()))
-    for weight_format in ("bf16",):
+    for weight_format in ("bf16", "fp8", "int4"):
         sizes = (weight_format, setting.device, setting.dtype)
         gate_up, down = random_matrix(count * 2 * width, hidden, *sizes), random_matrix(count * hidden, width, *sizes)
         layer = Experts(count, top_k, True, "silu", gate_up, down)

@@ -27,13 +27,18 @@ def random_matrix(
     if weight_format == "bf16":
         return torch.empty(n, k, device=device, dtype=dtype).normal_(std=size)
     if weight_format == "int4":
-        scales = torch.full((k // GROUP, n), size / 4, device=device, dtype=torch.bfloat16)
-        return DeviceWeight(n, k, GROUP, pack(_integers(n, k, 8, device)), scales)
+        return DeviceWeight(
+            n, k, GROUP, pack(_integers(n, k, 8, device)), _scales(k // GROUP, n, size / 4, device).bfloat16()
+        )
     if weight_format == "int8":
         codes, scale = _integers(n, k, 128, device), size / 64
     else:
         codes, scale = torch.randn(n, k, device=device).to(torch.float8_e4m3fn), size
-    return DeviceWeight(n, k, k, codes, torch.full((1, n), scale, device=device))
+    return DeviceWeight(n, k, k, codes, _scales(1, n, scale, device))
+
+
+def _scales(groups: int, n: int, about: float, device: torch.device) -> torch.Tensor:
+    return (torch.rand(groups, n, device=device) + 0.5) * about
 
 
 def _integers(n: int, k: int, limit: int, device: torch.device) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from backends.capacity import ModelShape
 from kernels.device import DeviceOp, interpreting
-from native_engine.kernel_cases import Case, Setting, attentions, choices, element_wise, experts
+from native_engine.kernel_cases import Case, Setting, attentions, choices, element_wise, experts, linears
 from tests.kernels.triton.traffic import Traffic, counted
 
 pytestmark = pytest.mark.skipif(not interpreting(), reason="counts in the interpreter, which does not run beside a GPU")
@@ -29,6 +29,9 @@ BOUNDS = {
     "attention, decode, fp8 cache": (1.02, 1.01, 4),
     "attention, prefill": (1.35, 1.01, 1.5),
     "moe, bf16 weights": (1.2, 1.05, 16),
+    "linear, fp8 weights": (1.1, 1.01, 8),
+    "linear, int8 weights": (1.1, 1.01, 8),
+    "linear, int4 weights": (1.15, 1.01, 8),
     "argmax": (1.05, 1.02, 0),
     "sample": (13, 12, 0),  # some passes over logits that the cache holds, in the place of one sort
 }
@@ -40,7 +43,8 @@ def _cases() -> list[Case]:
         Setting(shape, torch.device("cpu"), torch.bfloat16, batch=2, context=512, prompt=128)
         for shape in (DENSE, MIXTURE)
     )
-    return list(chain(element_wise(dense), attentions(dense), choices(dense), experts(mixture)))
+    cases = chain(element_wise(dense), attentions(dense), linears(dense), choices(dense), experts(mixture))
+    return [case for case in cases if not case.name.startswith("linear, bf16")]  # which is the vendor's kernel
 
 
 def _ratios(case: Case, traffic: Traffic) -> tuple[float, float, float]:

@@ -27,7 +27,8 @@ class Traffic:
     _seen: dict[str, list[np.ndarray]] = field(default_factory=lambda: {"read": [], "written": []})
 
     def touch(self, kind: str, pointers: Any, mask: Any, itemsize: int) -> None:
-        enabled = pointers.data[np.broadcast_to(mask.data, pointers.data.shape)]
+        # of several conditions the interpreter makes a mask of integers
+        enabled = pointers.data[np.broadcast_to(mask.data.astype(bool), pointers.data.shape)]
         ends = np.concatenate([enabled, enabled + np.uint64(itemsize - 1)])
         sectors = np.unique(ends // np.uint64(SECTOR))
         self.asked += SECTOR * len(sectors)
