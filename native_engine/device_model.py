@@ -27,7 +27,7 @@ from native_engine.device_profile import (
 from native_engine.loading.weights import Weights
 from native_engine.model_runner import CACHE_TYPE_OF
 from native_engine.parallel.group import Group
-from native_engine.quantization.device import DeviceLoader, computing_type
+from native_engine.quantization.device import DeviceLoader, MakeLoader, computing_type
 from native_engine.quantization.kv_scales import kv_scales
 from native_engine.sizing import num_cache_blocks
 
@@ -37,14 +37,22 @@ logger = logging.getLogger(__name__)
 class DeviceModel:
     """Raises ConfigurationError where the device has no room for it as configured."""
 
-    def __init__(self, config: EngineConfig, weights: Weights, step: DeviceStep, longest: int, group: Group) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        weights: Weights,
+        step: DeviceStep,
+        longest: int,
+        group: Group,
+        make_loader: MakeLoader = DeviceLoader,
+    ) -> None:
         self._step, self._longest, self._device = step, longest, step.token_ids.device
         self._dtype, self._model_config = computing_type(config.dtype, weights), weights.config
         self._cache_type = cache_type(config.kv_cache_dtype, self._dtype)
         self._scales = kv_scales(weights, self._cache_type)
         self._graphs: DecodeGraphs | None = None
         self._shared: torch.Tensor | None = None  # logits of all recorded steps
-        loader = DeviceLoader(weights, config.quantization, self._dtype, self._device)
+        loader = make_loader(weights, config.quantization, self._dtype, self._device)
         with room_for_weights(), self._device:
             self._model = models.create(weights.config, loader, longest, group)
         self.weight_bytes = loader.nbytes

@@ -26,6 +26,7 @@ from native_engine.loading.weights import Weights
 from native_engine.model_runner import Runner, fill_step, step_shape
 from native_engine.parallel.following import send_copies, together
 from native_engine.parallel.group import ALONE, Group
+from native_engine.quantization.device import DeviceLoader, MakeLoader
 from native_engine.sampling.device import RowArrays, is_plain
 from native_engine.sampling.sampler import Sampler
 from native_engine.sizing import max_model_len, num_host_blocks
@@ -34,7 +35,9 @@ from native_engine.sizing import max_model_len, num_host_blocks
 class DeviceRunner(Runner):
     """Launches return while the device computes; what is launched and copied takes place there in that order."""
 
-    def __init__(self, config: EngineConfig, weights: Weights, group: Group = ALONE) -> None:
+    def __init__(
+        self, config: EngineConfig, weights: Weights, group: Group = ALONE, make_loader: MakeLoader = DeviceLoader
+    ) -> None:
         device, longest = torch_device(group.rank), max_model_len(config, weights.config)
         host = StepArrays(*step_shape(config, longest), zeros=partial(_pinned_zeros, device))
         super().__init__(config, weights, group, host)
@@ -42,7 +45,7 @@ class DeviceRunner(Runner):
         self._step = DeviceStep(host, device)
         self._rows = RowArrays(len(host.sample_rows), device)
         self._chosen = torch.zeros(1, dtype=torch.int32, device=device)  # by the step launched last
-        self._model = DeviceModel(config, weights, self._step, longest, group)
+        self._model = DeviceModel(config, weights, self._step, longest, group, make_loader)
         self.weight_bytes, self.num_blocks = self._model.weight_bytes, self._model.num_blocks
         self.caches = self._model.caches
         self.num_host_blocks = num_host_blocks(config, weights.config, self.caches[0].keys.itemsize)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,7 +16,7 @@ from kernels.linear.device_formats import device_weight
 from native_engine.loading.raw import RawTensor
 from native_engine.loading.weights import Weights
 from native_engine.quantization.dequantize import dequantize
-from native_engine.quantization.weights import TYPE_OF_DTYPE, Source, kind
+from native_engine.quantization.weights import TYPE_OF_DTYPE, Source, WeightLoader, kind
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,15 @@ def computing_type(dtype: str, weights: Weights) -> torch.dtype:
         return CACHE_TYPES[dtype]
     fits_half = not weights.config.architecture.startswith("gemma")
     return torch.float16 if fits_half and weights.get(_TABLE).type == "F16" else torch.bfloat16
+
+
+class CountedLoader(WeightLoader, Protocol):
+    """One that counts the bytes of what it gave."""
+
+    nbytes: int
+
+
+MakeLoader = Callable[[Weights, str, torch.dtype, torch.device], CountedLoader]  # as DeviceLoader is called
 
 
 class DeviceLoader:

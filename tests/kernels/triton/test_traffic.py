@@ -44,7 +44,8 @@ def _cases() -> list[Case]:
         for shape in (DENSE, MIXTURE)
     )
     cases = chain(element_wise(dense), attentions(dense), linears(dense), choices(dense), experts(mixture))
-    return [case for case in cases if not case.name.startswith("linear, bf16")]  # which is the vendor's kernel
+    vendors = ("linear, bf16", "moe, fp8", "moe, int4")
+    return [case for case in cases if not case.name.startswith(vendors)]
 
 
 def _ratios(case: Case, traffic: Traffic) -> tuple[float, float, float]:
