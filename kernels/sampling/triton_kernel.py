@@ -180,6 +180,7 @@ def _begin(
     else:  # the first of the largest
         tl.store(limit + _KEY, _key_of(peak, BITS).to(tl.int64))
         tl.store(limit + _TIES, tl.full([], 1, tl.int64))
+        tl.store(limit + _MASS, tl.full([], 0, tl.int64))
         tl.store(limit + _TARGET, tl.full([], 0, tl.int64))
 
 
@@ -210,7 +211,7 @@ def _bracket(limit_ptr, seen_ptr, bracket_ptr, row, rows, done, BITS: tl.constex
     return low, count_above, mass_above, count
 
 
-@triton.jit(do_not_specialize=["done"])
+@triton.jit(do_not_specialize=["rows", "done"])  # one kernel for any number of rows
 def _narrow(
     logits_ptr,
     temperature_ptr,
@@ -250,7 +251,7 @@ def _narrow(
             tl.atomic_add(seen_ptr + this * 2 * _WAYS + _WAYS + ways, _in_units(masses), sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _settle(
     temperature_ptr,
     top_p_ptr,
@@ -266,7 +267,7 @@ def _settle(
     row = tl.program_id(0)
     limit, peak = limit_ptr + row * _FIELDS, tl.load(peak_ptr + row)
     temperature, top_p = tl.load(temperature_ptr + row), tl.load(top_p_ptr + row)
-    target = tl.load(limit + _TARGET)
+    target, mass = tl.load(limit + _TARGET), tl.load(limit + _MASS)
     if target > 0:
         passes = tl.full([], BITS // _DIGIT, tl.int32)
         key, count_above, mass_above, count = _bracket(
@@ -279,14 +280,13 @@ def _settle(
             ties = tl.minimum(tl.maximum((target - mass_above + unit - 1) // unit, 1), left)
         else:
             ties = tl.minimum(target - count_above, count - count_above)
-            tl.store(limit + _MASS, mass_above + ties * weight)
+            mass = mass_above + ties * weight
         tl.store(limit + _KEY, key)
         tl.store(limit + _TIES, ties)
     if not BY_MASS:
         is_limited = (temperature > 0) & (peak < _INFINITY) & (top_p < 1)
-        wanted = tl.load(limit + _MASS, mask=is_limited, other=0).to(tl.float64) * top_p.to(tl.float64)
-        wanted_units = tl.maximum(tl.ceil(wanted).to(tl.int64), 1)
-        tl.store(limit + _TARGET, tl.where(is_limited, wanted_units, 0))
+        wanted = tl.ceil(mass.to(tl.float64) * top_p.to(tl.float64)).to(tl.int64)
+        tl.store(limit + _TARGET, tl.where(is_limited, tl.maximum(wanted, 1), 0))
 
 
 @triton.jit

@@ -96,6 +96,15 @@ def test_extremes_neither_overflow_nor_keep_nothing(device: torch.device) -> Non
     assert drawn(device, logits, *rows) == [50, 50, 50, 89, 0, 89]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_token_just_below_min_p_is_dropped_and_one_just_above_kept(device: torch.device, dtype: torch.dtype) -> None:
+    logits = torch.full((4, 9), -40.0)
+    logits[:2, 0], logits[:2, 5] = 3.0, 2.0  # a weight of 1 / e = 0.36788
+    logits[2:, 0], logits[2:, 5] = -1.0, -2.0
+    rows: list[Row] = [(1.0, 0, 1.0, min_p, BELOW_ONE) for min_p in (0.368, 0.3678, 0.368, 0.3678)]
+    assert drawn(device, logits.to(dtype), *rows) == [0, 5, 0, 5]
+
+
 def test_a_row_draws_the_same_alone_and_among_others(device: torch.device) -> None:
     logits = (3 * random(1, 2, 200)).bfloat16()
     rows: list[Row] = [(1.0, 9, 0.9, 0.0, 0.1), (1.0, 0, 0.99, 0.0, 0.7)]
