@@ -365,10 +365,10 @@ def _pick(
 
 
 def variants() -> list[Variant]:
+    warps = {_survey: 4, _begin: 4, _narrow: 8, _settle: 4, _weigh: 4, _pick: 8}
     return [
-        _variant(kernel, num_warps, logits, bits)
-        for logits, bits in (("bf16", 16), ("fp32", 32))
-        for kernel, num_warps in ((_survey, 4), (_begin, 4), (_narrow, 8), (_settle, 4), (_weigh, 4), (_pick, 8))
+        *(_variant(kernel, num_warps, "bf16", 16) for kernel, num_warps in warps.items()),
+        *(_variant(kernel, 8, "fp32", 32) for kernel in (_narrow, _pick)),
     ]
 
 
