@@ -11,6 +11,7 @@ from native_engine.loading.model_config import ModelConfig
 from native_engine.sizing import ConfigurationError
 
 _MIB = 2**20
+SPARE = 256 * _MIB  # of what is free: for what the driver rounds up, and for what libraries may still take
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,11 @@ def cache_budget(measured: Measured, utilisation: float) -> float:
     """Bytes for the KV cache: what this process may have in all, less what it has, and no more than is free. Negative
     where the rest does not fit already."""
     share = kv_budget_bytes(measured.total, utilisation, measured.weights, measured.working + measured.graphs)
-    return min(share, measured.free - measured.graphs)
+    return min(share, _left(measured))
+
+
+def _left(measured: Measured) -> int:
+    return measured.free - measured.graphs - SPARE
 
 
 def num_device_blocks(config: EngineConfig, model: ModelConfig, longest: int, element: int, measured: Measured) -> int:
@@ -40,7 +45,7 @@ def num_device_blocks(config: EngineConfig, model: ModelConfig, longest: int, el
     wanted = config.max_num_seqs * -(-longest // BLOCK_SIZE)
     budget = cache_budget(measured, config.gpu_memory_utilization)
     if config.kv_cache_memory is not None:
-        budget = min(config.kv_cache_memory, measured.free - measured.graphs)
+        budget = min(config.kv_cache_memory, _left(measured))
     blocks = num_kv_blocks(budget, per_token, BLOCK_SIZE)
     if blocks * BLOCK_SIZE < longest:
         needed = -(-longest // BLOCK_SIZE) * BLOCK_SIZE * per_token
@@ -54,8 +59,8 @@ def num_device_blocks(config: EngineConfig, model: ModelConfig, longest: int, el
 
 def _told(config: EngineConfig, measured: Measured) -> str:
     if config.kv_cache_memory is not None:
-        free = (measured.free - measured.graphs) / _MIB
-        return f"--kv-cache-memory gives {config.kv_cache_memory / _MIB:.0f} MiB and the GPU has {free:.0f} left, so"
+        given, left = config.kv_cache_memory / _MIB, _left(measured) / _MIB
+        return f"--kv-cache-memory gives {given:.0f} MiB and the GPU has {left:.0f} left, so there are"
     others = measured.total - measured.free - measured.weights - measured.working
     return (
         f"of the GPU's {measured.total / _MIB:.0f} MiB (--gpu-memory-utilization {config.gpu_memory_utilization:g}; "
@@ -79,7 +84,7 @@ def _ways_out(
     if fewer := _fewer(config, measured, needed - budget):
         yield f"--max-num-seqs {fewer[0]} --max-num-batched-tokens {fewer[1]}"
     share = (needed - budget) / measured.total + config.gpu_memory_utilization
-    if share <= 1 and measured.free - measured.graphs >= needed:
+    if share <= 1 and _left(measured) >= needed:
         yield f"--gpu-memory-utilization {share + 0.005:.2f}"
     yield "weights in fewer bits (--quantization fp8, int8 or int4), or a GPU with more memory"
 

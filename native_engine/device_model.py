@@ -58,14 +58,13 @@ class DeviceModel:
         self.weight_bytes = loader.nbytes
         self.caches = self.allocate(1)
         if self._device.type == "cuda":
-            torch.cuda.empty_cache()
             largest_step(self._profile, config.max_num_batched_tokens, config.max_num_seqs)
-        record, sizes = recorder(config, self._device), graph_sizes(config.max_num_seqs)
-        blocks = self._fitting_blocks(config, partial(self._recorded, record) if record else None, sizes)
-        self.num_blocks = group.smallest(blocks)
+        record = recorder(config, self._device)
+        sizes = graph_sizes(config.max_num_seqs) if record else []
+        self.num_blocks = group.smallest(self._fitting_blocks(config, sizes, record))
         self.caches = self.allocate(self.num_blocks)
-        if record is not None:
-            self._graphs = DecodeGraphs(sizes, partial(self._recorded, record))
+        if record:
+            self._graphs = DecodeGraphs(sizes, partial(self._recorded, record()))
         logger.info(
             "%s: computed in %s, %.2f GiB of weights, %d tokens of KV cache in %s, %s",
             *(_name(self._device), self._dtype, self.weight_bytes / 2**30, self.num_blocks * BLOCK_SIZE),
@@ -101,20 +100,23 @@ class DeviceModel:
         return cast(DeviceTensor, self._model.forward(self._step, self.caches))
 
     def _profile(self, rows: int) -> None:
-        """The largest steps that may come, on a cache of one block."""
+        """The largest steps that may come, on a cache of one block; and one of an odd size, since Triton builds a
+        kernel once more for sizes that are no multiples of 16."""
         host = self._step.host
-        for fill in (partial(fill_prompts, host, rows, self._longest), partial(fill_decodes, host)):
+        prompts = [partial(fill_prompts, host, count, self._longest) for count in (rows, min(rows, 33))]
+        for fill in (*prompts, partial(fill_decodes, host)):
             fill()
             self._step.upload()
             self._compute()
             torch.cuda.synchronize()
 
-    def _fitting_blocks(self, config: EngineConfig, record: Callable[[int], Compute] | None, sizes: list[int]) -> int:
+    def _fitting_blocks(self, config: EngineConfig, sizes: list[int], record: Callable[[], Recorder] | None) -> int:
         model, element = self._model_config, self._cache_type.itemsize
         if self._device.type != "cuda":
             return num_cache_blocks(config, model, self._longest, element, self.weight_bytes)
         seen = measured(self.weight_bytes)
-        seen = replace(seen, graphs=graphs_take(sizes, record) if record else 0)
+        if record:
+            seen = replace(seen, graphs=graphs_take(sizes, partial(self._recorded, record())))
         torch.cuda.empty_cache()
         return num_device_blocks(config, model, self._longest, element, seen)
 
@@ -139,20 +141,20 @@ def cache_type(name: str, computing: torch.dtype) -> torch.dtype:
 
 
 def pinned(cache: LayerCache, device: torch.device) -> LayerCache:
-    if device.type != "cuda":
+    if device.type != "cuda" or not len(cache.keys):
         return cache
     return LayerCache(cache.keys.transpose(2, 3).pin_memory().transpose(2, 3), cache.values.pin_memory())
 
 
-def recorder(config: EngineConfig, device: torch.device) -> Recorder | None:
-    """What records steps; None where they are launched one by one."""
+def recorder(config: EngineConfig, device: torch.device) -> Callable[[], Recorder] | None:
+    """What makes a recorder of steps; None where they are launched one by one."""
     if config.enforce_eager or device.type != "cuda":
         return None
     if DeviceOp.fallen_back:
         names = ", ".join(sorted(DeviceOp.fallen_back))
         logger.warning("no CUDA graphs: %s run on plain torch, which asks the host about each step", names)
         return None
-    return cuda_recorder()
+    return cuda_recorder
 
 
 def _name(device: torch.device) -> str:

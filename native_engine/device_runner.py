@@ -95,9 +95,10 @@ class DeviceLaunch:
         self._rows = [
             row for on_host, rows in zip(self._on_host, _rows_of(items), strict=True) if on_host for row in rows
         ]
-        picked = logits.tensor
-        if len(self._rows) < len(picked):
-            picked = picked.index_select(0, torch.tensor(self._rows, dtype=torch.int32, device=picked.device))
+        picked = logits.tensor[: len(self._rows)]
+        if 0 < len(self._rows) < len(logits.tensor):
+            places = torch.tensor(self._rows, dtype=torch.int32, device=picked.device)
+            picked = logits.tensor.index_select(0, places)
         self._logits = picked.to("cpu", non_blocking=True)
         self._chosen = chosen.to("cpu", non_blocking=True)
         self._done = torch.cuda.Event() if chosen.is_cuda else None  # type: ignore[no-untyped-call]

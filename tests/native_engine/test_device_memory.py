@@ -37,8 +37,8 @@ def test_the_cache_gets_what_the_share_leaves_beside_weights_a_step_and_graphs()
 
 
 def test_what_other_processes_hold_takes_nothing_from_the_share_while_it_is_free() -> None:
-    assert cache_budget(replace(CARD, free=int(5.7 * GIB)), 0.9) == cache_budget(CARD, 0.9)
-    assert cache_budget(replace(CARD, free=3 * GIB), 0.9) == 2.5 * GIB
+    assert cache_budget(replace(CARD, free=int(5.9 * GIB)), 0.9) == cache_budget(CARD, 0.9)
+    assert cache_budget(replace(CARD, free=3 * GIB), 0.9) == 2.25 * GIB
 
 
 def test_no_more_blocks_than_all_sequences_at_their_longest_can_use() -> None:
@@ -47,7 +47,7 @@ def test_no_more_blocks_than_all_sequences_at_their_longest_can_use() -> None:
 
 def test_a_size_given_for_the_cache_is_taken_as_long_as_it_is_free() -> None:
     assert blocks(replace(CONFIG, kv_cache_memory=2 * GIB)) == 2 * GIB // (16 * PER_TOKEN)
-    assert blocks(replace(CONFIG, kv_cache_memory=100 * GIB)) == int(6.5 * GIB) // (16 * PER_TOKEN)
+    assert blocks(replace(CONFIG, kv_cache_memory=100 * GIB)) == int(6.25 * GIB) // (16 * PER_TOKEN)
 
 
 def test_a_context_that_does_not_fit_is_refused_with_what_would_fit_each_way() -> None:

@@ -185,6 +185,50 @@ def test_requests_that_need_the_host_get_there_what_they_get_on_the_cpu(llama: W
     assert len(outcomes[1][2].prompt_logprobs) == len(PROMPTS[2]) - 1
 
 
+DRAWN = [
+    SamplingParams(max_tokens=4, seed=seed, ignore_eos=True, **limits)
+    for seed, limits in enumerate(({}, {"temperature": 0.7, "top_p": 0.9}, {"top_k": 9}, {"min_p": 0.05}))
+]
+
+
+@pytest.mark.usefixtures("plain_ops")
+def test_a_seed_draws_the_same_alone_and_in_company_and_without_limits_what_it_draws_on_the_cpu(llama: Weights) -> None:
+    plain, device = both(llama)
+    sequences = [Sequence(str(n), PROMPTS[1], params) for n, params in enumerate(DRAWN)]
+    for sequence in sequences:
+        device.add(sequence)
+    run(device, sequences)
+    alone = [generate(device, [PROMPTS[1]], params)[0] for params in DRAWN]
+    assert [sequence.output_token_ids for sequence in sequences] == alone
+    assert len({tuple(text) for text in alone}) == len(DRAWN)
+    assert generate(plain, [PROMPTS[1]], DRAWN[0]) == alone[:1]
+
+
+@pytest.mark.usefixtures("plain_ops")
+def test_guesses_change_no_answer(llama: Weights) -> None:
+    asked = [replace(GREEDY, max_tokens=24), SamplingParams(max_tokens=24, temperature=0.05, seed=1, ignore_eos=True)]
+    prompts = [PROMPTS[1], PROMPTS[2][:9]]
+    _, plain = both(llama)
+    _, guessing = both(llama, replace(CONFIG, num_speculative_tokens=3))
+    for params in asked:
+        assert generate(guessing, prompts, params) == generate(plain, prompts, params)
+    assert 0 < guessing.stats().accepted_tokens < guessing.stats().draft_tokens
+
+
+@pytest.mark.usefixtures("plain_ops")
+def test_the_engines_own_seed_is_given_out_in_the_order_of_arrival(llama: Weights) -> None:
+    """Whether a request is drawn for on the device or, as one with a bias, on the host."""
+    texts = []
+    for engine in both(llama, replace(CONFIG, seed=3)):
+        asked = [SamplingParams(max_tokens=3, ignore_eos=True, logit_bias=bias) for bias in ({1: 0.1}, None, {2: 0.1})]
+        sequences = [Sequence(str(n), PROMPTS[1], params) for n, params in enumerate(asked)]
+        for sequence in sequences:
+            engine.add(sequence)
+        run(engine, sequences)
+        texts.append([sequence.output_token_ids for sequence in sequences])
+    assert texts[0] == texts[1]
+
+
 def scheduled(sequence: Sequence, first: int = 0, follows: int | None = None) -> ScheduledSequence:
     """All tokens from `first` on."""
     sequence.num_computed_tokens = first
@@ -271,7 +315,7 @@ def test_decode_steps_run_in_the_recorded_sizes_and_say_the_same(
 
         return replay
 
-    monkeypatch.setattr(device_model, "recorder", lambda config, device: record)
+    monkeypatch.setattr(device_model, "recorder", lambda config, device: lambda: record)
     runner = DeviceRunner(CONFIG, llama)
     assert generate(Engine.create(runner, CONFIG), PROMPTS, GREEDY) == expected
     assert set(replayed) == {1, 4}  # three sequences fill up the step of four
