@@ -4,7 +4,7 @@ without a GPU, compiled."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -41,16 +41,17 @@ def compiled() -> tuple[str, list[Compiled]]:
     return table(rows), [row for row in rows if row.faults]
 
 
-def cases_on_gpu() -> Iterator[Case]:
-    """Every op in the shapes of an 8B model, and the experts of a 30B one."""
+def groups_on_gpu() -> Iterator[tuple[str, Iterator[Case]]]:
+    """Titles and cases: every op in the shapes of an 8B model, and the experts of a 30B one."""
     device = torch.device("cuda")
     for batch in _BATCHES:
-        setting = Setting(SHAPES["qwen3-8b"], device, torch.bfloat16, batch, _CONTEXT, _PROMPT)
-        yield from all_cases(setting)
-        yield from experts(Setting(SHAPES["qwen3-30b-a3b"], device, torch.bfloat16, batch, _CONTEXT, _PROMPT))
+        sizes = (device, torch.bfloat16, batch, _CONTEXT, _PROMPT)
+        title = f"{batch} sequences of {_CONTEXT} tokens, a prompt of {_PROMPT}"
+        yield f"qwen3-8b, {title}", all_cases(Setting(SHAPES["qwen3-8b"], *sizes))
+        yield f"qwen3-30b-a3b, {title}", experts(Setting(SHAPES["qwen3-30b-a3b"], *sizes))
 
 
-def measure(case: Case, ceilings: Ceilings, clock: Clock = seconds_in_graph) -> Row:
+def measure(case: Case, ceilings: Ceilings, clock: Clock) -> Row:
     """Checks, then times. A kernel that cannot be built, for which plain torch stands in, is not timed, nor is one that
     fails."""
     fault = ""
@@ -71,9 +72,15 @@ def run_on_gpu() -> Iterator[str]:
     """The lines of the report, as they get ready."""
     ceilings = measure_ceilings(torch.device("cuda"), seconds_in_graph)
     yield describe(ceilings)
-    yield HEAD
-    for case in cases_on_gpu():
-        yield line(measure(case, ceilings))
+    yield from lines(groups_on_gpu(), ceilings, seconds_in_graph)
+
+
+def lines(groups: Iterable[tuple[str, Iterable[Case]]], ceilings: Ceilings, clock: Clock) -> Iterator[str]:
+    """Each group below its title."""
+    for title, cases in groups:
+        yield f"\n{title}\n{HEAD}"
+        for case in cases:
+            yield line(measure(case, ceilings, clock))
 
 
 def describe(ceilings: Ceilings) -> str:

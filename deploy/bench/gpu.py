@@ -122,13 +122,12 @@ def part_lines(plan: Plan, name: str) -> Iterator[str]:
 
 
 def _kernels(plan: Plan, ceilings: Ceilings) -> Iterator[str]:
-    from native_engine.kernel_bench import HEAD, cases_on_gpu, line, measure
+    from native_engine.kernel_bench import groups_on_gpu, lines
     from native_engine.kernel_cases import Setting, all_cases
 
-    yield HEAD
     smallest = Setting(TINY, plan.device, plan.dtype, max(plan.batches), plan.context, max(plan.prompts))
-    for case in cases_on_gpu() if plan.device.type == "cuda" else all_cases(smallest):
-        yield line(measure(case, ceilings, plan.clock))
+    groups = groups_on_gpu() if plan.device.type == "cuda" else [("tiny", all_cases(smallest))]
+    yield from lines(groups, ceilings, plan.clock)
 
 
 def _model(plan: Plan, ceilings: Ceilings, name: str, weight_format: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from backends.capacity import ModelShape
 from kernels.device import DeviceOp, DeviceTensor, interpreting
 from kernels.floors import Work
 from native_engine.gpu_timing import Ceilings, measure_ceilings
-from native_engine.kernel_bench import line, measure
+from native_engine.kernel_bench import HEAD, line, lines, measure
 from native_engine.kernel_cases import Case, Setting, all_cases, described
 
 TINY = ModelShape(300, 128, 128, 2, 4, 2, 32, num_experts=4, experts_per_token=2)
@@ -43,6 +43,13 @@ def test_the_share_is_of_whatever_limits() -> None:
 def test_a_line_tells_time_rates_share_and_check() -> None:
     cells = line(measure(_case(work=Work(10**9, 10**9)), CEILINGS, _takes(2e-3))).split()
     assert cells == ["double", "2000.0", "500", "0.5", "50.0%", "ok"]
+
+
+def test_lines_stand_below_the_title_of_their_group() -> None:
+    one, double, two = lines([("one", [_case()]), ("two", [])], CEILINGS, _takes(1.0))
+    assert one.splitlines()[1:] == ["one", HEAD]
+    assert double.startswith("double")
+    assert two.splitlines()[1:] == ["two", HEAD]
 
 
 def test_a_kernel_that_differs_from_its_reference_is_told() -> None:
