@@ -31,9 +31,9 @@ def prefill(call: Call) -> None:
 
 
 def tiles(group: int, head_dim: int, longest: int, amd: bool) -> list[Tile]:
-    """The likely best first, for at most `longest` rows of a sequence. Stages are as in decode; so many rows of 256
-    dimensions as of fewer would not find room in the registers of every GPU."""
-    num_stages = 3 if amd else 5
+    """The likely best first, for at most `longest` rows of a sequence. Stages are as in decode. Of 256 dimensions, 128
+    rows find no room in the registers of every GPU, nor 5 stages in its shared memory."""
+    num_stages = 3 if amd or head_dim > 128 else 5
     least = triton.next_power_of_2(group)
     few = Tile(max(FEW_ROWS, least), 32, 4 if head_dim <= 128 else 8, num_stages)
     if longest * group <= FEW_ROWS:
