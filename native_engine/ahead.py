@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from native_engine.batch import UNKNOWN, ScheduledBatch, ScheduledSequence
-from native_engine.request import Status
 
 
 def can_be_followed(batch: ScheduledBatch) -> bool:
@@ -31,15 +30,14 @@ def can_be_followed(batch: ScheduledBatch) -> bool:
 @contextmanager
 def ahead_of(batch: ScheduledBatch) -> Iterator[None]:
     """Within, the batch's sequences stand behind what it computes."""
-    items = [item for item in batch.items if item.sequence.status is Status.RUNNING]
-    for item in items:
+    for item in batch.items:
         item.sequence.num_computed_tokens += item.num_new_tokens
         if item.samples:
             item.sequence.token_ids.append(UNKNOWN)
     try:
         yield
     finally:
-        for item in items:
+        for item in batch.items:
             item.sequence.num_computed_tokens -= item.num_new_tokens
             if item.samples:
                 item.sequence.token_ids.pop()

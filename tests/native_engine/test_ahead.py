@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_engine.batch import UNKNOWN, ScheduledBatch
+from native_engine.ahead import can_be_followed
+from native_engine.batch import UNKNOWN, ScheduledBatch, ScheduledSequence
+from native_engine.drafts import PromptLookup
 from native_engine.engine import Engine, EngineLoop, SequenceOutput
 from native_engine.pace import Pace
-from native_engine.request import FinishReason, Sequence
+from native_engine.request import FinishReason, SamplingParams, Sequence
 from native_engine.scheduler import Scheduler
 from tests.native_engine.ahead_runner import AheadFake, FakeStep
 from tests.native_engine.fake_runner import FakeRunner, expected_output, make_scheduler, make_sequence
@@ -293,6 +295,70 @@ def test_a_better_request_is_not_kept_waiting_by_steps_that_follow_one_another()
     for _ in range(4):
         engine.step()
     assert better.finish_reason is FinishReason.LENGTH
+
+
+class Anything:
+    """A grammar."""
+
+    ready = True
+
+    def allowed(self) -> bytes | None:
+        return b"\xff" * 8
+
+    def push(self, token: int) -> None: ...
+
+
+def test_what_hangs_on_the_hosts_part_in_a_result_is_not_planned_before_it() -> None:
+    def can_follow(num_new_tokens: int = 20, drafts: tuple[int, ...] = (), **changes: Any) -> bool:
+        sequence = make_sequence("a", 20)
+        for name, value in changes.items():
+            setattr(sequence, name, value)
+        item = ScheduledSequence(sequence, num_new_tokens, 1)
+        item.drafts = drafts
+        return can_be_followed(ScheduledBatch([item]))
+
+    assert can_follow()
+    assert not can_follow(drafts=(1,))
+    assert not can_follow(lookup=PromptLookup(3))
+    assert not can_follow(constraint=Anything())
+    assert can_follow(10, lookup=PromptLookup(3), constraint=Anything()), "no token is chosen yet"
+    assert not can_follow(10, params=SamplingParams(prompt_logprobs=1))
+
+
+def test_what_an_aborted_request_was_to_write_in_a_step_that_fails_is_not_found_later() -> None:
+    engine, runner = make_engine(poison={"a": 21})
+    add(engine, make_sequence("a", 20, 9))
+    engine.step()
+    prompt = [5] * 40
+    add(engine, make_sequence("b", prompt, 9))
+    engine.step()
+    assert [item.sequence.request_id for item in runner.batches[-1].items] == ["a", "b"]
+    engine.abort("b")
+    add(engine, make_sequence("c", prompt, 9))
+    outputs = run(engine)
+    add(engine, last := make_sequence("d", prompt, 9))
+    outputs += run(engine)
+    assert {each.request_id: each.finish_reason for each in outputs if each.finish_reason} == {
+        "a": FinishReason.ERROR,
+        "c": FinishReason.LENGTH,
+        "d": FinishReason.LENGTH,
+    }
+    assert last.output_token_ids == expected_output(prompt, 9)
+
+
+def test_what_followed_a_step_that_failed_is_computed_before_anybody_can_leave() -> None:
+    engine, _ = make_engine(poison={"a": 21})
+    add(engine, make_sequence("a", 20, 9))
+    engine.step()
+    engine.step()
+    prompt = [5] * 40
+    add(engine, make_sequence("b", prompt, 9))
+    ends = {output.request_id: output.finish_reason for output in engine.step()}
+    assert ends == {"a": FinishReason.ERROR, "b": None}
+    engine.abort("b")
+    add(engine, last := make_sequence("c", prompt, 9))
+    run(engine)
+    assert (last.num_cached_tokens, last.output_token_ids) == (32, expected_output(prompt, 9))
 
 
 def test_a_request_that_needs_the_host_is_waited_for_only_as_long_as_it_is_there() -> None:
