@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 # PTX: a plain load of four words, two double words or more, a copy of 16 bytes into shared memory, a bulk copy.
-_NVIDIA_LOAD = re.compile(r"^\s*(?:@\S+\s+)?(ld\.global\S*|cp\.async\.(?:ca|cg|bulk)\S*)(.*)$", re.MULTILINE)
+_NVIDIA_LOAD = re.compile(
+    r"^\s*(?:@\S+\s+)?((?:ld\.global|cp\.async\.(?:ca|cg)|cp\.async\.bulk\S*\.shared::\w+\.global).*)$", re.MULTILINE
+)
 _NVIDIA_WIDE = re.compile(r"v4\.[bfu]32|v2\.[bfu]64|v8\.[bfu]32|v4\.[bfu]64|cp\.async\.bulk|, (?:0x10|16)\b")
 _NVIDIA_MATRIX = re.compile(r"^\s*(?:@\S+\s+)?(mma\.sync|wgmma\.mma_async|tcgen05\.mma)", re.MULTILINE)
 _NVIDIA_USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
@@ -37,17 +39,23 @@ class CodeFacts:
 
 def nvidia_facts(asm: Mapping[str, Any], shared: int) -> CodeFacts:
     """asm: what `triton.compile` gives for a CUDA target; shared: bytes, from its metadata."""
-    loads = [operation + operands for operation, operands in _NVIDIA_LOAD.findall(asm["ptx"])]
+    loads, wide_loads = nvidia_loads(asm["ptx"])
     registers, spilled = _nvidia_usage(asm["cubin"])
     return CodeFacts(
         registers=registers,
         shared=shared,
         spilled=spilled,
-        loads=len(loads),
-        wide_loads=sum(bool(_NVIDIA_WIDE.search(each)) for each in loads),
+        loads=loads,
+        wide_loads=wide_loads,
         matrix=_counted(_NVIDIA_MATRIX.findall(asm["ptx"])),
         dots=_dots(asm["ttir"]),
     )
+
+
+def nvidia_loads(ptx: str) -> tuple[int, int]:
+    """How many instructions load from global memory, and how many of them 16 bytes or more."""
+    loads = _NVIDIA_LOAD.findall(ptx)
+    return len(loads), sum(bool(_NVIDIA_WIDE.search(each)) for each in loads)
 
 
 def _nvidia_usage(cubin: bytes) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import pytest
 
 import kernels
 from kernels.ahead_of_time import MODULES, TARGETS, Compiled, Variant, compile_all, find_faults, table
-from kernels.machine_code import CodeFacts
+from kernels.machine_code import CodeFacts, nvidia_loads
 
 SM_80 = TARGETS[0]
 
@@ -72,6 +72,32 @@ def test_a_kernel_that_would_run_badly_is_told(toys: dict[tuple[str, str], Compi
 @pytest.mark.slow
 def test_a_kernel_is_not_compiled_for_a_gpu_that_it_is_not_for(toys: dict[tuple[str, str], Compiled]) -> None:
     assert [target for name, target in toys if name == "for later GPUs"] == ["sm_90", "sm_100", "gfx942"]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "counts"),
+    [
+        ("ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];", (1, 1)),
+        ("@%p1 ld.global.L1::evict_first.v2.b64 { %rd1, %rd2 }, [ %rd3 + 0 ];", (1, 1)),
+        ("ld.global.v2.b32 { %r1, %r2 }, [ %rd1 + 0 ];", (1, 0)),
+        ("@!%p1 ld.global.b16 { %rs1 }, [ %rd1 + 16 ];", (1, 0)),
+        ("cp.async.cg.shared.global [ %r1 + 0 ], [ %rd1 + 0 ], 0x10, %r2;", (1, 1)),
+        ("cp.async.ca.shared.global [ %r1 + 0 ], [ %rd1 + 0 ], 0x4, %r2;", (1, 0)),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [ %r1 ], [ %rd1 ], [ %r2 ];",
+            (1, 1),
+        ),
+        ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [ %rd1, { %r1, %r2 } ], [ %r3 ];", (0, 0)),
+        ("cp.async.commit_group;", (0, 0)),
+        ("cp.async.bulk.commit_group;", (0, 0)),
+        ("ld.shared.v4.b32 { %r1, %r2, %r3, %r4 }, [ %r5 ];", (0, 0)),
+        ("st.global.v4.b32 [ %rd1 + 0 ], { %r1, %r2, %r3, %r4 };", (0, 0)),
+    ],
+)
+def test_loads_are_told_from_other_instructions_and_wide_ones_from_narrow(
+    instruction: str, counts: tuple[int, int]
+) -> None:
+    assert nvidia_loads(f"$L__BB0_1:\n\t{instruction}\n\tret;\n") == counts
 
 
 @pytest.mark.parametrize(
