@@ -129,7 +129,7 @@ def _serve(
 def engine_faults() -> Iterator[None]:
     """What keeps an engine from starting, as CliErrors."""
     from native_engine.loading.errors import ModelError
-    from native_engine.parallel.errors import RanksLost
+    from native_engine.parallel.job import RanksLost
     from native_engine.server.serve import StartRefused
     from native_engine.server.sockets import CannotListen
     from native_engine.sizing import ConfigurationError

@@ -10,10 +10,7 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -22,36 +19,13 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousIn
 from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from native_engine.parallel.errors import RanksLost
+from native_engine.parallel.job import JOB, REFUSAL, Job, RanksLost
 
 logger = logging.getLogger(__name__)
 
 MAX_RESTARTS = 3
-JOB, REFUSAL = "job", "refusal"  # files of the launcher's folder
 _LOOPBACK = "127.0.0.1"
 _BACKEND = "sekisho"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which rank this process is, and the file in which the ranks of this start meet."""
-
-    rank: int
-    size: int
-    meeting_point: Path
-
-
-@dataclass(frozen=True)
-class Job:
-    """What each rank does: `work(place, *arguments)`, a function of a module, and arguments that can be pickled.
-
-    `refusals` is what it raises where starting again would not help; rank 0 has `patience` seconds after a signal.
-    """
-
-    work: Callable[..., None]
-    arguments: tuple[Any, ...]
-    refusals: tuple[type[Exception], ...]
-    patience: float
 
 
 def launch(size: int, job: Job) -> None:

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from native_engine.parallel.launch import JOB, REFUSAL, Job, Place
+from native_engine.parallel.job import JOB, REFUSAL, Job, Place
 
 _LOOK_EVERY = 0.5
 

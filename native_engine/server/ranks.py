@@ -17,7 +17,8 @@ from native_engine.loading.weights import open_weights
 from native_engine.model_runner import Runner, load_runner
 from native_engine.parallel.following import follow, send_stop
 from native_engine.parallel.group import Group, connect
-from native_engine.parallel.launch import Job, Place, launch
+from native_engine.parallel.job import Job, Place
+from native_engine.parallel.launch import launch
 from native_engine.parallel.sharding import rank_config
 from native_engine.server.serve import CLOSE_SECONDS, Loaded, LoadedEncoder, Served, StartRefused, load, serve
 from native_engine.server.sockets import CannotListen

@@ -15,7 +15,7 @@ from kernels.linear import linear
 from kernels.linear.cpu import pack
 from kernels.linear.formats import FORMATS
 from kernels.native.library import NUM_OPS, available, library
-from kernels.native.program import Kind, Program
+from kernels.native.program import Kind, Program, StepArrays
 from kernels.rms_norm import rms_norm
 from kernels.soft_cap import soft_cap
 from kernels.testing import assert_close
@@ -106,8 +106,10 @@ def test_argmax_takes_the_first_of_equals_and_marks_rows_that_are_not_numbers(is
 
 
 def test_an_unknown_instruction_set_is_named() -> None:
+    program = Program(1, 1, 1, isa="mmx")
+    soft_cap(program.buffer(8), 1.0)
     with pytest.raises(ValueError, match="'mmx' is not known"):
-        Program(1, 1, 1, isa="mmx").run(described(0))
+        program.run(described(0))
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -138,3 +140,23 @@ def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("kernels.native.library.ctypes.CDLL", lambda path: Other())
     with pytest.raises(ImportError, match="of another version"):
         library.__wrapped__()
+
+
+def test_a_call_sees_what_was_computed_before_it_and_what_follows_sees_its_work() -> None:
+    program, seen = Program(MAX_ROWS, MAX_ROWS, num_threads=1), []
+    x = filled(program, np.full((2, 32), 3.0, np.float32))
+
+    def double(step: StepArrays) -> None:
+        seen.append((step.struct.num_rows, x.array[:2].copy()))
+        x.array[:2] *= 2
+
+    for cap in (2.0, 1.0):
+        soft_cap(x, cap)
+        program.call(double)
+    step = described(2)
+    program.run(step)
+    first = 2 * np.tanh(1.5)
+    assert [rows for rows, _ in seen] == [2, 2]
+    assert_close(seen[0][1], np.full((2, 32), first, np.float32), 1e-5)
+    assert_close(seen[1][1], np.full((2, 32), np.tanh(2 * first), np.float32), 1e-5)
+    assert_close(x.array[:2], 2 * seen[1][1], 1e-6)

@@ -33,6 +33,7 @@ def test_the_defaults_have_no_fault() -> None:
         ("dtype", "half", "one of auto"),
         ("seed", 2**64, "64 bits"),
         ("num_threads", 0, "at least 1"),
+        ("tensor_parallel_size", 0, "at least 1"),
     ],
 )
 def test_a_fault_names_flag_value_and_what_was_expected(field: str, value: Any, expected: str) -> None:

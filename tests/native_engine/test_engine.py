@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native_engine.batch import ScheduledBatch
+from native_engine.batch import RunnerLost, ScheduledBatch
 from native_engine.config import EngineConfig
 from native_engine.engine import Engine, EngineLoop, EngineStopped, SequenceOutput
 from native_engine.request import FinishReason, SamplingParams, Sequence
@@ -437,6 +437,24 @@ def test_a_fault_of_the_scheduler_ends_every_request_and_the_loop(rig: Rig, monk
     assert rig.receiver.ends("a") == [FinishReason.ERROR]
     with pytest.raises(EngineStopped):
         rig.loop.submit(make_sequence("b"))
+
+
+def test_a_runner_that_is_lost_is_not_asked_again_and_every_request_ends(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[ScheduledBatch] = []
+
+    def lost(batch: ScheduledBatch) -> list[list[int]]:
+        calls.append(batch)
+        raise RunnerLost("a rank died")
+
+    monkeypatch.setattr(rig.runner, "execute", lost)
+    rig.engine.add(make_sequence("a", 5, 3))
+    rig.loop.submit(make_sequence("b", 5, 3))
+    rig.receiver.wait_for(lambda: bool(rig.receiver.ends("b")))
+    assert rig.receiver.ends("b") == [FinishReason.ERROR]
+    rig.loop.shutdown(10)
+    assert [len(batch.items) for batch in calls] == [2]
 
 
 def test_an_idle_loop_uses_no_time(rig: Rig) -> None:

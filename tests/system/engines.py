@@ -29,13 +29,22 @@ SEATS = 32
 class Engine:
     """The native engine on a socket of its own, small."""
 
-    def __init__(self, name: str, folder: Path, data_dir: Path, model: str = MODEL) -> None:
+    def __init__(self, name: str, folder: Path, data_dir: Path, model: str = MODEL, *flags: str) -> None:
         self.name = name
-        self._model = model
+        self._model, self._flags = model, flags
         self.socket = folder / f"{name}.sock"
         self._log = folder / f"{name}.log"
         self._data_dir = data_dir
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
 
     @property
     def runs(self) -> bool:
@@ -45,7 +54,7 @@ class Engine:
         """Returns before it is ready."""
         small = ("--kv-cache-memory", "256MiB", "--max-num-seqs", str(SEATS), "--num-threads", "1")
         command = [*COMMAND, "engine", "--uds", str(self.socket), "--data-dir", str(self._data_dir), *small]
-        command += ["--model", self._model]
+        command += ["--model", self._model, *self._flags]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=clean_environment(), stdout=log, stderr=log)
 

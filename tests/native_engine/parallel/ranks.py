@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
+from kernels.device import DeviceTensor
 from native_engine.config import EngineConfig
 from native_engine.engine import Engine
 from native_engine.loading.weights import open_weights
@@ -60,9 +61,24 @@ def _rank(rank: int, cases: Mapping[int, list[Case]], folder: Path) -> None:
         if rank < size:
             group = connect(folder / f"ranks-{size}", rank, size, CPU)
             found |= {(size, case): _take_part(case, folder, group) for case in cases[size]}
+            _check_exchange(group)
             dist.destroy_process_group()
     if rank == 0:
         (folder / "said").write_bytes(pickle.dumps(found))
+
+
+def _check_exchange(group: Group) -> None:
+    """As of the ranks of a GPU, whose tensors are on the CPU here."""
+    x = DeviceTensor(torch.full((3, 2), float(group.rank), dtype=torch.bfloat16))
+    joined = group.join(x, 2 * group.size - 1)
+    assert isinstance(joined, DeviceTensor)
+    expected = [float(column // 2) for column in range(2 * group.size - 1)]
+    assert joined.tensor.is_contiguous()
+    assert joined.tensor.tolist() == [expected] * 3
+    total = group.sum(x)
+    assert isinstance(total, DeviceTensor)
+    assert total.tensor.tolist() == [[float(sum(range(group.size)))] * 2] * 3
+    assert group.smallest(10 - group.rank) == 11 - group.size
 
 
 def _take_part(case: Case, folder: Path, group: Group) -> list[list[int]]:
