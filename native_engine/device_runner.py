@@ -69,6 +69,11 @@ class DeviceRunner(Runner):
         logits = self._logits()
         return logits.tensor.float().cpu(), self._rows.choose(logits).tolist()
 
+    def follow(self) -> None:
+        self._rows.fill([], self.sampler)
+        self._logits()
+        self._step.wait()
+
     def copy(self, copies: list[Copy]) -> None:
         send_copies(self.group, copies)
         copy_blocks(copies, self.caches, self.host_caches)

@@ -59,6 +59,10 @@ class Runner(ABC):
     def copy(self, copies: list[Copy]) -> None:
         """Moves blocks between cache and host tier, one after another."""
 
+    def follow(self) -> None:
+        """Computes the step described, at a rank that chooses no tokens."""
+        self.forward()
+
     @abstractmethod
     def forward(self) -> tuple[torch.Tensor, list[int]]:
         """Logits [rows that need them, vocabulary] of the step described, float32 on the host, and their argmax."""

@@ -43,7 +43,9 @@ class Follower(Protocol):
 
     def copy(self, copies: list[Copy]) -> None: ...
 
-    def forward(self) -> object: ...
+    def follow(self) -> None:
+        """Computes the step that the arrays describe."""
+        ...
 
 
 @contextmanager
@@ -91,7 +93,7 @@ def follow(group: Group, runner: Follower) -> None:
             )
         else:
             _fill(runner.step, numbers)
-            runner.forward()
+            runner.follow()
 
 
 def _numbers_of(step: StepArrays) -> Numbers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,8 @@ class Group:
 
     rank: int = 0
     size: int = 1
-    tensors: Any = None
-    control: Any = None
+    tensors: dist.ProcessGroup | None = None
+    control: dist.ProcessGroup | None = None
 
     def sum(self, x: Activation) -> Activation:
         """x of all ranks, added up. Works in place, and on a Buffer records."""

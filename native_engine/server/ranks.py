@@ -23,8 +23,6 @@ from native_engine.parallel.sharding import rank_config
 from native_engine.server.serve import CLOSE_SECONDS, Loaded, LoadedEncoder, Served, StartRefused, load, serve
 from native_engine.server.sockets import CannotListen
 
-logger = logging.getLogger(__name__)
-
 _REFUSALS = (StartRefused, ModelError, CannotListen)
 _MARGIN_SECONDS = 10
 
@@ -38,10 +36,11 @@ def serve_in_ranks(served: Served) -> None:
 
 
 def _check(served: Served) -> None:
-    size, gpus = served.config.tensor_parallel_size, torch.cuda.device_count()
+    config, gpus = settled(served.config), torch.cuda.device_count()
+    size = config.tensor_parallel_size
     if is_encoder(served.path):
         raise StartRefused(f"--tensor-parallel-size is {size}, but {served.name} makes embeddings: leave it at 1")
-    if gpus and size > gpus and served.config.device != "cpu":
+    if config.device == "gpu" and gpus and size > gpus:
         raise StartRefused(f"--tensor-parallel-size is {size}; expected at most {gpus}, the GPUs that can be seen here")
     rank_config(open_weights(served.path).config, size)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ import torch.multiprocessing
 
 from kernels.device import DeviceTensor
 from native_engine.config import EngineConfig
+from native_engine.device_runner import DeviceRunner
 from native_engine.engine import Engine
 from native_engine.loading.weights import open_weights
 from native_engine.model_runner import NativeRunner, Runner, TorchRunner
@@ -25,14 +26,18 @@ from tests.native_engine.driving import generate
 CPU = torch.device("cpu")
 PARAMS = SamplingParams(max_tokens=8, temperature=0.0, ignore_eos=True)
 PROMPTS = [list(range(1, 60)), [7], list(range(200, 120, -1))]
-RUNNERS = {"native": NativeRunner, "torch": TorchRunner}
+SHORT = [[7, 8, 9]]
+RUNNERS = {"native": NativeRunner, "torch": TorchRunner, "gpu": DeviceRunner}
 
 
 @dataclass(frozen=True)
 class Case:
+    """`short`: of few tokens, for Triton's interpreter."""
+
     model: str
     runner: str
     config: EngineConfig
+    short: bool = False
 
     def load(self, folder: Path, group: Group = ALONE) -> Runner:
         weights = shard(open_weights(folder / self.model), group.rank, group.size)
@@ -42,6 +47,8 @@ class Case:
 def tokens(case: Case, runner: Runner) -> list[list[int]]:
     """Through chunks of prompts, decode, and blocks that go to the host tier and come back."""
     engine = Engine.create(runner, case.config)
+    if case.short:
+        return generate(engine, SHORT, replace(PARAMS, max_tokens=2))
     first = generate(engine, PROMPTS, PARAMS)
     again = generate(engine, PROMPTS, PARAMS)
     assert again == first

@@ -45,7 +45,7 @@ class Recorder:
     def copy(self, copies: list[Copy]) -> None:
         self.copies += copies
 
-    def forward(self) -> None:
+    def follow(self) -> None:
         struct = self.step.struct
         self.steps.append((struct.num_rows, struct.num_sequences, struct.num_sampled))
 

@@ -24,8 +24,9 @@ def _no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "launch", launch)
 
 
-def served(path: Path, size: int) -> Served:
-    return Served("tiny", EngineConfig(model=str(path), tensor_parallel_size=size), path, None, "127.0.0.1", 0, 30)
+def served(path: Path, size: int, device: str = "cpu") -> Served:
+    config = EngineConfig(model=str(path), tensor_parallel_size=size, device=device)
+    return Served("tiny", config, path, None, "127.0.0.1", 0, 30)
 
 
 def test_a_size_that_the_heads_do_not_hold(tmp_path: Path) -> None:
@@ -38,9 +39,10 @@ def test_a_size_that_the_heads_do_not_hold(tmp_path: Path) -> None:
 def test_more_ranks_than_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(StartRefused, match=r"size is 4; expected at most 2, the GPUs that can be seen here"):
-        ranks.serve_in_ranks(served(write_gguf(tmp_path / "tiny.gguf"), 4))
-    with pytest.raises(AssertionError, match="ranks were started"):
-        ranks.serve_in_ranks(served(tmp_path / "tiny.gguf", 2))
+        ranks.serve_in_ranks(served(write_gguf(tmp_path / "tiny.gguf"), 4, "gpu"))
+    for size, device in ((2, "gpu"), (4, "cpu")):
+        with pytest.raises(AssertionError, match="ranks were started"):
+            ranks.serve_in_ranks(served(tmp_path / "tiny.gguf", size, device))
 
 
 def test_a_model_that_makes_embeddings(tmp_path: Path) -> None:
