@@ -21,6 +21,8 @@ MODULES: tuple[str, ...] = (
     "kernels.attention.triton_kernel",
     "kernels.block_copy.triton_kernel",
     "kernels.gated.triton_kernel",
+    "kernels.linear.triton_dequantise",
+    "kernels.linear.triton_quantised",
     "kernels.linear.triton_weight_only",
     "kernels.moe.triton_kernel",
     "kernels.rms_norm.triton_kernel",

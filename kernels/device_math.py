@@ -17,10 +17,12 @@ def dot(a, b, acc):
     The interpreter would multiply the bits of bfloat16 and FP8 as integers, so it gets them in float32.
     """
     if acc.dtype == tl.int32:
-        return tl.dot(a, b, acc, out_dtype=tl.int32)
-    if INTERPRETING:
-        return tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
-    return tl.dot(a, b, acc, input_precision="ieee")
+        acc = tl.dot(a, b, acc, out_dtype=tl.int32)
+    elif INTERPRETING:
+        acc = tl.dot(a.to(tl.float32), b.to(tl.float32), acc, input_precision="ieee")
+    else:
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    return acc
 
 
 @triton.jit

@@ -1,41 +1,28 @@
 """Which kernel takes a product, by the weight's kind and the rows of x; each says itself what it moves at least.
 
-Few rows: the weight's bytes are all that counts, and they are read as they are. Many: the matrix units are the limit,
-and nothing beats the vendor's own product of plain weights.
+few rows, any weight                 weight only   the weight's bytes are all that counts: read as they are
+many, eight bits of the right kind   quantised     the matrix units are the limit: in eight bits they do twice as much
+many, any other                      vendor        nothing beats the vendor's product of plain weights, for which
+                                                   quantised ones are written out
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 import torch
 import triton
 
-from kernels.device import DeviceTensor
+from kernels.device import DeviceTensor, interpreting
 from kernels.linear.device_weight import SPAN, DeviceWeight, JoinedDeviceWeight
-from kernels.linear.triton_dequantise import dequantise_kernel
-from kernels.linear.triton_weight_only import weight_only_kernel
+from kernels.linear.product import Product, Tile
+from kernels.linear.triton_dequantise import written_out
+from kernels.linear.triton_quantised import STEP_COLUMNS, quantised
+from kernels.linear.triton_weight_only import weight_only
 from kernels.tuning import choose
 
-FEW_ROWS = (
-    64  # up to here the weight-only kernel is tried; below, it is what a product of plain weights is tried against
-)
-WRITTEN_OUT = 1 << 26  # weights that are dequantised at once
-TICKETS = 1 << 14
-
-
-class Tile(NamedTuple):
-    """Of the weight-only kernel."""
-
-    block_m: int
-    block_n: int
-    split: int
-    num_warps: int
-    num_stages: int
-
-
-VENDORS = Tile(0, 0, 0, 0, 0)  # the vendor's product of plain weights, written out for it where they are quantised
+FEW_ROWS = 64
+WRITTEN_OUT = 1 << 26  # weights at once
 
 
 def linear(
@@ -44,77 +31,77 @@ def linear(
     bias: torch.Tensor | None = None,
     residual: DeviceTensor | None = None,
 ) -> DeviceTensor:
-    """As kernels.linear.linear, in x's type; the sums are float32."""
+    """As kernels.linear.linear, in x's type; sums are float32, and so is what follows them up to the last rounding."""
     parts = weight.parts if isinstance(weight, JoinedDeviceWeight) else (weight,)
     widths = [part.n if isinstance(part, DeviceWeight) else len(part) for part in parts]
     y = x.tensor.new_empty(len(x.tensor), sum(widths))
-    added = None if residual is None else residual.tensor
-    column = 0
+    start = 0
     for part, width in zip(parts, widths, strict=True):
-        columns = slice(column, column + width)
+        columns = slice(start, start + width)
         own_bias = None if bias is None else bias[columns]
-        own_residual = None if added is None else added[:, columns]
-        _product(x.tensor, part, own_bias, own_residual, y[:, columns])
-        column += width
+        own_residual = None if residual is None else residual.tensor[:, columns]
+        _compute(Product(x.tensor, part, own_bias, own_residual, y[:, columns]))
+        start += width
     return DeviceTensor(y)
 
 
-def _product(
-    x: torch.Tensor,
-    weight: torch.Tensor | DeviceWeight,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    y: torch.Tensor,
-) -> None:
-    """Into y [rows, n], whose own rows may be further apart."""
-
+def _compute(product: Product) -> None:
     def run(tile: Tile) -> None:
-        if tile == VENDORS:
-            _vendors(x, weight, bias, residual, y)
-        else:
-            _weight_only(x, weight, bias, residual, y, tile)
+        _KERNELS[tile.kernel](product, tile)
 
-    rows = len(x)
-    tiles = tiles_of(rows, weight, _processors(x.device))
-    run(tiles[0] if len(tiles) == 1 else choose("linear", _key(rows, weight, x.dtype), tiles, run))
+    tiles = tiles_of(product)
+    run(tiles[0] if len(tiles) == 1 else choose("linear", _key(product), tiles, run))
 
 
-def _key(rows: int, weight: torch.Tensor | DeviceWeight, dtype: torch.dtype) -> tuple[object, ...]:
+def _key(product: Product) -> tuple[str | int, ...]:
     """Batches of nearly as many rows share a choice."""
-    bucket = triton.next_power_of_2(rows)
-    if isinstance(weight, torch.Tensor):
-        return (bucket, *weight.shape, str(dtype))
-    return (bucket, weight.n, weight.k, str(dtype), str(weight.codes.dtype), weight.group, weight.offsets is not None)
+    (m, n, k), (codes, _, offsets) = product.sizes, product.held
+    types = f"{product.x.dtype} {codes.dtype}"
+    return (triton.next_power_of_2(m), n, k, types, product.group, "" if offsets is None else "offsets")
 
 
-def tiles_of(rows: int, weight: torch.Tensor | DeviceWeight, processors: int) -> list[Tile]:
-    """What is worth trying, the likeliest first: narrow tiles, and splits of k so that every processor reads."""
-    if rows > FEW_ROWS:
-        return [VENDORS]
-    block_m = max(16, triton.next_power_of_2(rows))
-    n, k = weight.shape if isinstance(weight, torch.Tensor) else (weight.n, weight.k)
+def tiles_of(product: Product) -> list[Tile]:
+    """What is worth trying, the likeliest first. Which kernel it is does not hang on the clock where that would change
+    what is rounded."""
+    m, n, k = product.sizes
+    if m > FEW_ROWS:
+        return _LARGE_TILES if _eight_bits(product) else [Tile("vendor")]
+    block_m = max(16, triton.next_power_of_2(m))
     tiles = []
     for block_n, num_warps, num_stages in ((64, 4, 4), (128, 4, 4), (32, 4, 5)):
-        wanted = -(-2 * processors // -(-n // block_n))
+        # four programs a processor hide from each other what they wait for, if each has some steps to go
+        wanted = triton.cdiv(4 * _processors(product.x.device), triton.cdiv(n, block_n))
         split = min(triton.next_power_of_2(wanted), 16, max(1, k // (4 * SPAN)))
-        tiles += [Tile(block_m, block_n, split, num_warps, num_stages)]
-    return [VENDORS, *tiles] if isinstance(weight, torch.Tensor) else tiles
+        tiles.append(Tile("weight only", block_m, block_n, split, num_warps, num_stages))
+    return [Tile("vendor"), *tiles] if isinstance(product.weight, torch.Tensor) else tiles
 
 
-def _vendors(
-    x: torch.Tensor,
-    weight: torch.Tensor | DeviceWeight,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    y: torch.Tensor,
-) -> None:
+_LARGE_TILES = [
+    Tile("quantised", 128, 128, num_warps=8, num_stages=3),
+    Tile("quantised", 64, 128, num_warps=4, num_stages=4),
+    Tile("quantised", 128, 64, num_warps=4, num_stages=4),
+]
+
+
+def _eight_bits(product: Product) -> bool:
+    """Whether activations may be rounded to eight bits too: float32 is asked for where nothing should be."""
+    codes, _, offsets = product.held
+    if offsets is not None or product.group not in (0, STEP_COLUMNS) or product.x.dtype == torch.float32:
+        return False
+    return codes.dtype == torch.int8 or (codes.dtype == torch.float8_e4m3fn and _multiplies_fp8(product.x.device))
+
+
+def _vendor(product: Product, _: Tile) -> None:
+    weight, bias, residual = product.weight, product.bias, product.residual
     if isinstance(weight, torch.Tensor):
-        return _plain(x, weight.to(x.dtype), bias, residual, y)
+        _plain(product.x, weight.to(product.x.dtype), bias, residual, product.y)
+        return
     count = max(1, WRITTEN_OUT // weight.k)
     for first in range(0, weight.n, count):
         some = slice(first, min(first + count, weight.n))
-        added = None if residual is None else residual[:, some]
-        _plain(x, written_out(weight, some, x.dtype), None if bias is None else bias[some], added, y[:, some])
+        own_residual = None if residual is None else residual[:, some]
+        plain = written_out(product, some)
+        _plain(product.x, plain, None if bias is None else bias[some], own_residual, product.y[:, some])
 
 
 def _plain(
@@ -130,58 +117,15 @@ def _plain(
         torch.mm(x, weight.T, out=y)
 
 
-def written_out(weight: DeviceWeight, rows: slice, dtype: torch.dtype) -> torch.Tensor:
-    """Those rows of the weight as plain numbers [rows, k]."""
-    count, block_n = rows.stop - rows.start, 32
-    y = torch.empty(count, weight.k, dtype=dtype, device=weight.codes.device)
-    grid = (triton.cdiv(count, block_n), triton.cdiv(weight.k, SPAN))
-    dequantise_kernel[grid](
-        *(*_held(weight), y, rows.start, count, weight.n, weight.k),
-        *(_group(weight), block_n),
-    )
-    return y
-
-
-def _weight_only(
-    x: torch.Tensor,
-    weight: torch.Tensor | DeviceWeight,
-    bias: torch.Tensor | None,
-    residual: torch.Tensor | None,
-    y: torch.Tensor,
-    tile: Tile,
-) -> None:
-    (rows, k), n, split = x.shape, y.shape[1], tile.split
-    partial = x.new_empty(split, rows, n, dtype=torch.float32) if split > 1 else None
-    grid = (triton.cdiv(n, tile.block_n), split, triton.cdiv(rows, tile.block_m))
-    weight_only_kernel[grid](
-        *(x, *_held(weight), bias, residual, y, partial, _tickets(x.device) if split > 1 else None),
-        *(rows, n, k, y.stride(0)),
-        *(_group(weight), k % SPAN == 0),
-        *(tile.block_m, tile.block_n, split),
-        num_warps=tile.num_warps,
-        num_stages=tile.num_stages,
-    )
-
-
-def _held(weight: torch.Tensor | DeviceWeight) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    """Codes, scales, offsets. FP8 as bytes: not every GPU that has the kernels has the type."""
-    if isinstance(weight, torch.Tensor):
-        return weight, None, None
-    fp8 = weight.codes.dtype == torch.float8_e4m3fn
-    return weight.codes.view(torch.uint8) if fp8 else weight.codes, weight.scales, weight.offsets
-
-
-def _group(weight: torch.Tensor | DeviceWeight) -> int:
-    """As the kernels have it: 0 for the whole row."""
-    return 0 if isinstance(weight, torch.Tensor) or weight.group == weight.k else weight.group
-
-
-@cache
-def _tickets(device: torch.device) -> torch.Tensor:
-    """Zeros, which every kernel that counts on them leaves as zeros."""
-    return torch.zeros(TICKETS, dtype=torch.int32, device=device)
+_KERNELS = {"vendor": _vendor, "weight only": weight_only, "quantised": quantised}
 
 
 @cache
 def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+@cache
+def _multiplies_fp8(device: torch.device) -> bool:
+    """NVIDIA's GPUs do so from sm_89 on, and so does the interpreter; AMD's first to do so have another FP8."""
+    return interpreting() or (torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 9))

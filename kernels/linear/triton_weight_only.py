@@ -7,14 +7,39 @@ weight go about three instructions, of which the product takes a quarter: 16 row
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
 
 from kernels.ahead_of_time import Variant
 from kernels.device_math import dot
+from kernels.linear.product import Product, Tile, bits_of
 from kernels.linear.triton_codes import factors, int4_pair
 
 SPAN = tl.constexpr(128)  # columns a step: as many as pack lays together
+TICKETS = 1 << 14  # more than tiles of any y that is split: there the tiles are fewer than the programs that are wanted
+
+
+def weight_only(product: Product, tile: Tile) -> None:
+    (m, n, k), (codes, scales, offsets), split = product.sizes, product.held, tile.split
+    x, y = product.x, product.y
+    partial = x.new_empty(split, m, n, dtype=torch.float32) if split > 1 else None
+    tickets = _tickets(x.device) if split > 1 else None
+    weight_only_kernel[(triton.cdiv(n, tile.block_n), split, triton.cdiv(m, tile.block_m))](
+        *(x, bits_of(codes), scales, offsets, product.bias, product.residual, y, partial, tickets),
+        *(m, n, k, y.stride(0), product.group, k % SPAN.value == 0, tile.block_m, tile.block_n, split),
+        num_warps=tile.num_warps,
+        num_stages=tile.num_stages,
+    )
+
+
+@cache
+def _tickets(device: torch.device) -> torch.Tensor:
+    """Zeros, which every kernel that counts on them leaves as zeros."""
+    return torch.zeros(TICKETS, dtype=torch.int32, device=device)
 
 
 @triton.jit(do_not_specialize=["m"])
@@ -46,9 +71,9 @@ def weight_only_kernel(
                 x_ptr, codes_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, m, n, k, GROUP, WHOLE_SPANS
             )
     if GROUP == 0 and scales_ptr is not None:
-        acc *= _of_group(scales_ptr, 0, outputs, n, 1)[None, :]
+        acc *= of_group(scales_ptr, 0, outputs, n, 1)[None, :]
         if offsets_ptr is not None:
-            acc += sums * _of_group(offsets_ptr, 0, outputs, n, 1)[None, :]
+            acc += sums * of_group(offsets_ptr, 0, outputs, n, 1)[None, :]
     mask = (rows < m)[:, None] & (outputs < n)[None, :]
     if SPLIT > 1:
         places = rows[:, None].to(tl.int64) * n + outputs[None, :]
@@ -60,9 +85,9 @@ def weight_only_kernel(
             for split in range(SPLIT):
                 acc += tl.load(partial_ptr + split * m * n + places, mask=mask, other=0.0, cache_modifier=".cg")
             tl.store(ticket_ptr + tile, 0)
-            _finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask)
+            finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask)
     else:
-        _finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask)
+        finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask)
 
 
 @triton.jit
@@ -126,9 +151,9 @@ def _begin(acc, scales_ptr, offsets_ptr, column, outputs, n, k, GROUP: tl.conste
     offsets = 0.0
     if GROUP != 0:
         part = tl.zeros_like(acc)
-        scales = _of_group(scales_ptr, column // GROUP, outputs, n, tl.cdiv(k, GROUP))
+        scales = of_group(scales_ptr, column // GROUP, outputs, n, tl.cdiv(k, GROUP))
         if offsets_ptr is not None:
-            offsets = _of_group(offsets_ptr, column // GROUP, outputs, n, tl.cdiv(k, GROUP))
+            offsets = of_group(offsets_ptr, column // GROUP, outputs, n, tl.cdiv(k, GROUP))
     return part, scales, offsets
 
 
@@ -152,7 +177,7 @@ def _summed(x, like, sums):
 
 
 @triton.jit
-def _of_group(ptr, group, outputs, n, groups):
+def of_group(ptr, group, outputs, n, groups):
     """The scales or offsets of a group; those of columns past the last are not there."""
     return tl.load(ptr + group * n + outputs, mask=(outputs < n) & (group < groups), other=0.0).to(tl.float32)
 
@@ -166,7 +191,7 @@ def _activations(x_ptr, rows, columns, m, k, WHOLE_SPANS: tl.constexpr):
 
 
 @triton.jit
-def _finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask):
+def finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask):
     if bias_ptr is not None:
         acc += tl.load(bias_ptr + outputs, mask=outputs < n, other=0.0).to(tl.float32)[None, :]
     places = rows[:, None].to(tl.int64) * y_stride + outputs[None, :]
@@ -180,13 +205,13 @@ def variants() -> list[Variant]:
         _variant("int4 in groups of 128", "*i32", 128),
         _variant("int4 in groups of 128, wide", "*i32", 128, block_n=128),
         _variant("int4 in groups of 128, 64 rows", "*i32", 128, block_m=64),
-        _variant("int4 in groups of 32, with offsets", "*i32", 32, offsets=True),
+        _variant("int4 in groups of 32, with offsets", "*i32", 32, offsets="*fp32"),
         _variant("int4, a scale for the row", "*i32", 0),
         _variant("int8 in groups of 32", "*i8", 32),
         _variant("int8, a scale for the row", "*i8", 0),
         _variant("fp8 in groups of 128", "*u8", 128),
         _variant("fp8, a scale for the row", "*u8", 0),
-        _variant("plain", "*bf16", 0, scales=False),
+        _variant("plain", "*bf16", 0, scales=None),
     ]
 
 
@@ -196,22 +221,22 @@ def _variant(
     group: int,
     block_m: int = 16,
     block_n: int = 64,
-    scales: bool = True,
-    offsets: bool = False,
+    scales: str | None = "*fp16",
+    offsets: str | None = None,
 ) -> Variant:
-    types = {
-        "x_ptr": "*bf16",
-        "codes_ptr": codes,
-        "scales_ptr": "*fp16" if scales else None,
-        "offsets_ptr": "*fp32" if offsets else None,
-        "bias_ptr": None,
-        "residual_ptr": "*bf16",
-        "y_ptr": "*bf16",
-        "partial_ptr": "*fp32",
-        "ticket_ptr": "*i32",
-    } | dict.fromkeys(("m", "n", "k", "y_stride"), "i32")
     choices = {"GROUP": group, "WHOLE_SPANS": True, "BLOCK_M": block_m, "BLOCK_N": block_n, "SPLIT": 4}
-    types |= dict.fromkeys(choices)
-    signature = {argument: kind or "constexpr" for argument, kind in types.items()}
-    constants = {argument: choices.get(argument) for argument, kind in types.items() if kind is None}
-    return Variant(name, weight_only_kernel, signature, constants, ("n", "k", "y_stride"), 4, 4)
+    pointers = {"codes_ptr": codes, "scales_ptr": scales, "offsets_ptr": offsets, "bias_ptr": None}
+    pointers |= {"partial_ptr": "*fp32", "ticket_ptr": "*i32"}
+    return variant_of(name, weight_only_kernel, choices, pointers, num_stages=4)
+
+
+def variant_of(
+    name: str, kernel: Any, choices: dict[str, Any], pointers: dict[str, str | None], **others: Any
+) -> Variant:
+    """A kernel of which the pointers that are not named point to bfloat16 and the rest are integers."""
+    constants = choices | {argument: None for argument, kind in pointers.items() if kind is None}
+    signature = {
+        argument: pointers.get(argument) or ("*bf16" if argument.endswith("_ptr") else "i32")
+        for argument in kernel.arg_names
+    } | dict.fromkeys(constants, "constexpr")
+    return Variant(name, kernel, signature, constants, ("n", "k", "y_stride"), **others)
