@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from gateway.cli import doctor, summary
+from gateway.cli import doctor, engine, summary, up
 from gateway.cli.console import CliError
 from gateway.cli.main import app
+from native_engine.config import EngineConfig, on_device, validate
 from native_engine.loading import store
 from tests.native_engine.tiny_model import write_gguf
 
@@ -50,6 +52,28 @@ def test_engine_tells_all_bad_settings_at_once(tmp_path: Path) -> None:
     assert refusal.exit_code == 2
     for flag in flags[::2]:
         assert flag in str(refusal)
+
+
+def test_the_engines_device_and_its_numbers_reach_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[EngineConfig] = []
+    monkeypatch.setattr(engine, "_serve", lambda config, *_: given.append(config))
+    for flags in ((), ("--device", "gpu", "--enforce-eager", "--max-num-seqs", "64")):
+        assert invoke("engine", *flags).exit_code == 0
+    plain, changed = (on_device(config, "gpu") for config in given)
+    assert [(config.device, config.enforce_eager) for config in given] == [("auto", False), ("gpu", True)]
+    assert (plain.max_num_seqs, plain.max_num_batched_tokens) == (256, 8192)
+    assert (changed.max_num_seqs, changed.max_num_batched_tokens) == (64, 8192)
+    assert "--device is 'tpu'; expected one of auto, cpu, gpu" in validate(replace(plain, device="tpu"))
+
+
+@pytest.mark.parametrize(
+    ("files", "device", "seats"), [((), "auto", 64), (("/dev/kfd",), "auto", 256), (("/dev/nvidiactl",), "cpu", 64)]
+)
+def test_up_lets_in_as_many_as_its_engine_takes(
+    files: tuple[str, ...], device: str, seats: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up.os.path, "exists", lambda path: path in files)
+    assert up._seats(device) == seats
 
 
 def test_engine_says_what_a_size_looks_like() -> None:

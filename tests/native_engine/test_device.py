@@ -38,6 +38,14 @@ def test_auto_takes_a_gpu_where_there_is_one(gpu: bool, monkeypatch: pytest.Monk
     assert settled(replace(CONFIG, device="cpu")).device == "cpu"
 
 
+def test_a_gpu_without_triton_is_left_alone_with_a_word(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine(monkeypatch, gpu=True, triton=False)
+    assert settled(CONFIG).device == "cpu"
+    assert "there is a GPU, but triton is not installed" in caplog.text
+
+
 def test_a_gpu_in_the_interpreter_is_taken_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, gpu=False, interpreter=True)
     assert settled(CONFIG).device == "cpu"

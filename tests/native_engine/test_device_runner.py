@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,8 +31,10 @@ from native_engine.engine import Engine
 from native_engine.loading.weights import Weights, open_weights
 from native_engine.model_runner import Runner, TorchRunner, load_runner
 from native_engine.request import SamplingParams, Sequence
+from native_engine.server.offline import answering
 from tests.native_engine.driving import generate, run
 from tests.native_engine.test_models import GEMMA3_ROPE, logits_of, save
+from tests.native_engine.tiny_model import write_gguf
 
 VOCABULARY = 150
 SHAPE: dict[str, Any] = {
@@ -321,7 +324,21 @@ def test_decode_steps_run_in_the_recorded_sizes_and_say_the_same(
     assert set(replayed) == {1, 4}  # three sequences fill up the step of four
 
 
-def test_only_what_a_step_needs_is_recorded(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("plain_ops")
+async def test_the_server_answers_from_a_gpu_what_it_answers_from_a_cpu(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf")
+    body = json.dumps({"model": "tiny", "prompt": "hello world", "max_tokens": 4, "temperature": 0}).encode()
+    texts = []
+    for device in ("cpu", "gpu"):
+        config = replace(CONFIG, model=str(path), device=device, quantization="none")
+        async with answering(config, tmp_path, "tiny") as ask:
+            answer = await ask("/v1/completions", body)
+        assert answer.status == 200
+        texts.append(json.loads(answer.body)["choices"][0]["text"])
+    assert texts[0] == texts[1] != ""
+
+
+def test_only_what_a_step_needs_is_recorded() -> None:
     assert device_model.recorder(CONFIG, torch.device("cpu")) is None
     assert device_model.recorder(replace(CONFIG, enforce_eager=True), torch.device("cuda")) is None
 
