@@ -13,6 +13,7 @@ from native_engine.batch import ScheduledSequence
 from native_engine.request import Sequence, is_ready
 from native_engine.sampling.sampler import Sampler
 
+_BELOW_ONE = 1 - 2**-24  # the largest in float32
 _GREEDY = (0.0, 0, 1.0, 0.0, 0.0)
 _NAMES = ("temperature", "top_k", "top_p", "min_p", "uniform")  # of DeviceDraws
 
@@ -78,4 +79,4 @@ def _draws_of(item: ScheduledSequence, sampler: Sampler) -> list[tuple[float, in
     if stream is None or not is_plain(sequence):
         return [_GREEDY] * item.num_logits
     limits, place = (params.temperature, params.top_k, params.top_p, params.min_p), sequence.num_output_tokens
-    return [(*limits, stream.at(place + row)) for row in range(item.num_logits)]
+    return [(*limits, min(stream.at(place + row), _BELOW_ONE)) for row in range(item.num_logits)]
