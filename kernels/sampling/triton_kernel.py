@@ -275,9 +275,8 @@ def _settle(
         )
         weight = _in_units(_weight_of(_logit_of(key, BITS), peak, _factor_of(temperature)))
         if BY_MASS:
-            left = tl.where(key > tl.load(limit + _KEY), count - count_above, tl.load(limit + _TIES))
             unit = tl.maximum(weight, 1)
-            ties = tl.minimum(tl.maximum((target - mass_above + unit - 1) // unit, 1), left)
+            ties = tl.minimum(tl.maximum((target - mass_above + unit - 1) // unit, 1), count - count_above)
         else:
             ties = tl.minimum(target - count_above, count - count_above)
             mass = mass_above + ties * weight

@@ -56,9 +56,10 @@ def test_any_mixture_of_limits_gives_the_tokens_of_the_reference(
 
 def test_among_equals_the_lower_ids_are_kept_exactly_as_many_as_the_limit_says(device: torch.device) -> None:
     equals = list(range(BLOCK - 4, BLOCK + 6))  # in two blocks
-    logits = random(1, 6, BLOCK + 100).clamp(-1, 1) - 30
+    logits = random(1, 7, BLOCK + 100).clamp(-1, 1) - 30
     logits[:, equals] = 2.0
     logits[:, 5] = 2.0
+    logits[6, BLOCK + 50] = 3.0
     rows: list[Row] = [
         (1.0, 3, 1.0, 0.0, BELOW_ONE),
         (1.0, 7, 1.0, 0.0, BELOW_ONE),
@@ -66,8 +67,10 @@ def test_among_equals_the_lower_ids_are_kept_exactly_as_many_as_the_limit_says(d
         (1.0, 8, 0.5, 0.0, BELOW_ONE),
         (1.0, 7, 1.0, 0.0, 0.5),
         (1.0, 0, 1.0, 1.0, 0.0),
+        (1.0, 4, 1.0, 0.0, BELOW_ONE),  # the best, behind equals of which those in its block are dropped
     ]
-    assert drawn(device, logits.bfloat16(), *rows) == [equals[1], equals[5], equals[4], equals[2], equals[2], 5]
+    tokens = [equals[1], equals[5], equals[4], equals[2], equals[2], 5, BLOCK + 50]
+    assert drawn(device, logits.bfloat16(), *rows) == tokens
 
 
 def test_greedy_rows_take_the_first_of_the_largest_and_rows_that_are_not_finite_none(device: torch.device) -> None:
@@ -94,6 +97,13 @@ def test_extremes_neither_overflow_nor_keep_nothing(device: torch.device) -> Non
     best: list[Row] = [(1e-40, 0, 1.0, 0.0, 0.5), (1.0, 500, 1e-9, 0.0, 0.5), (0.01, 90, 0.999, 1e-30, BELOW_ONE)]
     rows = [*best, (1.0, 0, 1.0, 0.0, BELOW_ONE), (1.0, 0, 1.0, 0.0, 0.0), (100.0, 0, BELOW_ONE, 0.0, BELOW_ONE)]
     assert drawn(device, logits, *rows) == [50, 50, 50, 89, 0, 89]
+
+
+def test_equals_in_the_highest_of_16_ways_count_what_lies_above_them(device: torch.device) -> None:
+    logits = torch.full((2, 40), -40.0)
+    logits[:, 0], logits[:, 1:6] = 2.25, 2.234375  # 0x4010 and 0x400f as bfloat16
+    rows: list[Row] = [(1.0, 3, 1.0, 0.0, BELOW_ONE), (1.0, 0, 0.5, 0.0, BELOW_ONE)]
+    assert drawn(device, logits.bfloat16(), *rows) == [2, 2]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
