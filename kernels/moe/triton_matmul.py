@@ -12,30 +12,19 @@ import triton.language as tl
 
 from kernels.device_math import dot
 from kernels.gated.triton_kernel import activated
+from kernels.linear.triton_weight_only import SPAN, _packed_step, _plain_step
 
 TILES_TOGETHER = tl.constexpr(8)  # that go through a weight's columns side by side
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_tiles"])
 def gate_up_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    pairs_ptr,
-    tiles_ptr,
-    y_ptr,
-    num_tiles,
-    hidden,
-    width,
-    TOP_K: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    BIASED: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """x [rows, hidden] to the activation of gate and up, y [places, width].
+    x_ptr, weight_ptr, scales_ptr, offsets_ptr, bias_ptr, pairs_ptr, tiles_ptr, y_ptr,
+    num_tiles, n, hidden, width,
+    TOP_K: tl.constexpr, ACTIVATION: tl.constexpr, GROUP: tl.constexpr,
+    EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """x [rows, hidden] to the activation of gate and up, y [places, width]; the weights of all experts have n rows.
 
     Gate and up rows alternate in a tile, so that a thread holds both of a column when it comes to the activation.
     """
@@ -49,9 +38,10 @@ def gate_up_kernel(
     column = tl.minimum(offs_n // 2, width - 1)
     of_expert = expert.to(tl.int64) * 2 * width
     weight_row = of_expert + column + (offs_n % 2) * width
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    acc = _product(acc, x_ptr, row.to(tl.int64), there, weight_ptr, weight_row, hidden, EVEN_K, BLOCK_K)
-    if BIASED:
+    acc = _product(
+        x_ptr, row, there, weight_ptr, scales_ptr, offsets_ptr, weight_row, n, hidden, GROUP, EVEN_K, BLOCK_K
+    )
+    if bias_ptr is not None:
         acc += tl.load(bias_ptr + weight_row).to(tl.float32)[None, :]
     gate, up = tl.split(tl.reshape(acc, (BLOCK_M, BLOCK_N // 2, 2)))
     y = activated(gate, up, ACTIVATION)
@@ -61,24 +51,13 @@ def gate_up_kernel(
     tl.store(y_ptrs, y.to(y_ptr.dtype.element_ty), mask=there[:, None] & (offs_y < width)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_tiles"])
 def down_kernel(
-    x_ptr,
-    weight_ptr,
-    bias_ptr,
-    pairs_ptr,
-    tiles_ptr,
-    shares_ptr,
-    y_ptr,
-    num_tiles,
-    width,
-    hidden,
-    BIASED: tl.constexpr,
-    EVEN_K: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
+    x_ptr, weight_ptr, scales_ptr, offsets_ptr, bias_ptr, pairs_ptr, tiles_ptr, shares_ptr, y_ptr,
+    num_tiles, n, width, hidden,
+    GROUP: tl.constexpr,
+    EVEN_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
     """x [places, width] to y [pairs, hidden], times what the row weighs the expert with."""
     tile, block, expert, taken = _tile(tiles_ptr, num_tiles, hidden, BLOCK_N)
     if taken == 0:
@@ -88,9 +67,10 @@ def down_kernel(
     pair = tl.load(pairs_ptr + place, mask=there, other=0)
 
     weight_row = expert.to(tl.int64) * hidden + tl.minimum(offs_n, hidden - 1)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    acc = _product(acc, x_ptr, place, there, weight_ptr, weight_row, width, EVEN_K, BLOCK_K)
-    if BIASED:
+    acc = _product(
+        x_ptr, place, there, weight_ptr, scales_ptr, offsets_ptr, weight_row, n, width, GROUP, EVEN_K, BLOCK_K
+    )
+    if bias_ptr is not None:
         acc += tl.load(bias_ptr + weight_row).to(tl.float32)[None, :]
     acc *= tl.load(shares_ptr + pair, mask=there, other=0.0)[:, None]
 
@@ -100,22 +80,15 @@ def down_kernel(
 
 @triton.jit
 def sum_kernel(
-    x_ptr,
-    residual_ptr,
-    y_ptr,
-    hidden,
-    TOP_K: tl.constexpr,
-    TOP_K_PADDED: tl.constexpr,
-    ADDED: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    x_ptr, residual_ptr, y_ptr, hidden, TOP_K: tl.constexpr, TOP_K_PADDED: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
     """A row's products x [rows * TOP_K, hidden], and its residual, to their sum, always in the same order."""
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     nth, there = tl.arange(0, TOP_K_PADDED), column < hidden
     x_ptrs = x_ptr + (row * TOP_K + nth)[:, None] * hidden + column[None, :]
     x = tl.load(x_ptrs, mask=(nth < TOP_K)[:, None] & there[None, :], other=0.0).to(tl.float32)
     y = tl.sum(x, axis=0)
-    if ADDED:
+    if residual_ptr is not None:
         y += tl.load(residual_ptr + row * hidden + column, mask=there, other=0.0).to(tl.float32)
     tl.store(y_ptr + row * hidden + column, y.to(y_ptr.dtype.element_ty), mask=there)
 
@@ -132,10 +105,49 @@ def _tile(tiles_ptr, num_tiles, columns, BLOCK_N: tl.constexpr):
 
 
 @triton.jit
-def _product(acc, x_ptr, x_row, there, weight_ptr, weight_row, k, EVEN_K: tl.constexpr, BLOCK_K: tl.constexpr):
-    """acc + x[x_row] times weight[weight_row] transposed; rows of x that are not there are zeros."""
+def _product(
+    x_ptr, x_row, there, weight_ptr, scales_ptr, offsets_ptr, weight_row, n, k,
+    GROUP: tl.constexpr, EVEN_K: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """x[x_row] times weight[weight_row] transposed, in float32; rows of x that are not there are zeros."""
+    if scales_ptr is None:
+        acc = _plain_product(x_ptr, x_row, there, weight_ptr, weight_row, k, EVEN_K, BLOCK_K)
+    else:
+        no_row: tl.constexpr = 2**31 - 1
+        rows = tl.where(there, x_row, no_row)
+        acc = _quantised_product(
+            x_ptr, rows, no_row, weight_ptr, scales_ptr, offsets_ptr, weight_row, n, k, GROUP, EVEN_K
+        )
+    return acc
+
+
+@triton.jit
+def _quantised_product(
+    x_ptr, rows, no_row, weight_ptr, scales_ptr, offsets_ptr, outputs, n, k, GROUP: tl.constexpr, EVEN_K: tl.constexpr
+):
+    acc = tl.zeros([rows.shape[0], outputs.shape[0]], tl.float32)
+    sums = tl.zeros_like(acc)
+    for step in range(tl.cdiv(k, SPAN)):
+        if weight_ptr.dtype.element_ty == tl.int32:
+            acc, sums = _packed_step(
+                x_ptr, weight_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, no_row, n, k, GROUP, EVEN_K
+            )
+        else:
+            acc, sums = _plain_step(
+                x_ptr, weight_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, no_row, n, k, GROUP, EVEN_K
+            )
+    if GROUP == 0:
+        acc *= tl.load(scales_ptr + outputs).to(tl.float32)[None, :]
+        if offsets_ptr is not None:
+            acc += sums * tl.load(offsets_ptr + outputs).to(tl.float32)[None, :]
+    return acc
+
+
+@triton.jit
+def _plain_product(x_ptr, x_row, there, weight_ptr, weight_row, k, EVEN_K: tl.constexpr, BLOCK_K: tl.constexpr):
+    acc = tl.zeros([x_row.shape[0], weight_row.shape[0]], tl.float32)
     offs_k = tl.arange(0, BLOCK_K)
-    x_ptrs = x_ptr + x_row[:, None] * k + offs_k[None, :]
+    x_ptrs = x_ptr + x_row.to(tl.int64)[:, None] * k + offs_k[None, :]
     weight_ptrs = weight_ptr + weight_row[None, :] * k + offs_k[:, None]
     for first in range(0, k, BLOCK_K):
         if EVEN_K:

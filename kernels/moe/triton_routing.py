@@ -99,7 +99,7 @@ def signature(kernel: Any, constants: dict[str, Any], other: str = "*bf16", **po
     }
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "max_tiles"])
 def choose_kernel(
     logits_ptr,
     weights_ptr,
@@ -140,7 +140,7 @@ def choose_kernel(
         tl.store(counts_ptr + block * COUNT_PADDED + expert, counts)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "max_tiles", "blocks"])
 def place_kernel(
     chosen_ptr,
     counts_ptr,
