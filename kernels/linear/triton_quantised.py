@@ -151,8 +151,9 @@ def variants() -> list[Variant]:
         _variant("int8 in groups of 128", "*i8", STEP_COLUMNS),
         _variant("fp8, a scale for the row", "*fp8e4nv", 0),
         _variant("fp8 in groups of 128", "*fp8e4nv", STEP_COLUMNS),
-        _rounding("rows to int8", "*i8", 127.0),
-        _rounding("rows to fp8", "*fp8e4nv", 448.0),
+        _rounding("rows to int8", quantise_rows_kernel, {"LARGEST": 127.0, "BLOCK": 2048}, "*i8"),
+        _rounding("rows to fp8", quantise_rows_kernel, {"LARGEST": 448.0, "BLOCK": 2048}, "*fp8e4nv"),
+        _rounding("groups to int8", quantise_groups_kernel, {"LARGEST": 127.0, "BLOCK_M": 16}, "*i8"),
     ]
 
 
@@ -162,10 +163,9 @@ def _variant(name: str, codes: str, group: int) -> Variant:
     return variant_of(name, quantised_kernel, choices, pointers, num_warps=8, **_gpus(codes))
 
 
-def _rounding(name: str, codes: str, largest: float) -> Variant:
-    choices = {"LARGEST": largest, "BLOCK": 2048}
+def _rounding(name: str, kernel: Any, choices: dict[str, Any], codes: str) -> Variant:
     pointers: dict[str, str | None] = {"codes_ptr": codes, "scales_ptr": "*fp32"}
-    return variant_of(name, quantise_rows_kernel, choices, pointers, **_gpus(codes))
+    return variant_of(name, kernel, choices, pointers, **_gpus(codes))
 
 
 def _gpus(codes: str) -> dict[str, Any]:

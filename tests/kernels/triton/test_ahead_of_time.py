@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,14 @@ def test_every_module_with_kernels_is_compiled() -> None:
         if "\ndef variants(" in path.read_text("utf-8")
     }
     assert set(MODULES) == found
+
+
+def test_every_kernel_that_is_launched_has_a_variant() -> None:
+    sources = "".join(path.read_text("utf-8") for path in Path(kernels.__path__[0]).rglob("*.py"))
+    jitted = re.findall(r"^@triton\.jit.*\ndef (\w+)", sources, re.MULTILINE)
+    launched = {name for name in jitted if re.search(rf"\b{name}\[", sources)}
+    assert len(launched) > 10
+    assert launched <= {variant.kernel.__name__ for name in MODULES for variant in import_module(name).variants()}
 
 
 @pytest.fixture(scope="module")
