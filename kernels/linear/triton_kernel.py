@@ -22,6 +22,7 @@ from kernels.linear.triton_weight_only import weight_only
 from kernels.tuning import choose
 
 FEW_ROWS = 64
+MANY_ROWS = 512  # from here on to write the weights out is a small part of the work
 WRITTEN_OUT = 1 << 26  # weights at once
 
 
@@ -40,7 +41,8 @@ def linear(
         columns = slice(start, start + width)
         own_bias = None if bias is None else bias[columns]
         own_residual = None if residual is None else residual.tensor[:, columns]
-        _compute(Product(x.tensor, part, own_bias, own_residual, y[:, columns]))
+        if y.numel():
+            _compute(Product(x.tensor, part, own_bias, own_residual, y[:, columns]))
         start += width
     return DeviceTensor(y)
 
@@ -61,22 +63,30 @@ def _key(product: Product) -> tuple[str | int, ...]:
 
 
 def tiles_of(product: Product) -> list[Tile]:
-    """What is worth trying, the likeliest first. Which kernel it is does not hang on the clock where that would change
-    what is rounded."""
+    """What is worth trying, the likeliest first. Whether activations are rounded does not hang on the clock."""
+    m, plain = len(product.x), isinstance(product.weight, torch.Tensor)
+    if m <= FEW_ROWS:
+        block_m = max(16, triton.next_power_of_2(m))
+        tiles = [_weight_only(product, block_m, *each) for each in ((64, 4, 4), (128, 4, 4), (32, 4, 5))]
+        return [VENDOR, *tiles] if plain else tiles
+    if _eight_bits(product):
+        return _EIGHT_BIT_TILES
+    if plain or m > MANY_ROWS:
+        return [VENDOR]
+    return [*(_weight_only(product, *each) for each in ((64, 128, 8, 3), (128, 128, 8, 3), (128, 64, 8, 3))), VENDOR]
+
+
+def _weight_only(product: Product, block_m: int, block_n: int, num_warps: int, num_stages: int) -> Tile:
+    """With k split so far that four programs a processor hide from each other what they wait for, if each has a few
+    steps to go."""
     m, n, k = product.sizes
-    if m > FEW_ROWS:
-        return _LARGE_TILES if _eight_bits(product) else [Tile("vendor")]
-    block_m = max(16, triton.next_power_of_2(m))
-    tiles = []
-    for block_n, num_warps, num_stages in ((64, 4, 4), (128, 4, 4), (32, 4, 5)):
-        # four programs a processor hide from each other what they wait for, if each has some steps to go
-        wanted = triton.cdiv(4 * _processors(product.x.device), triton.cdiv(n, block_n))
-        split = min(triton.next_power_of_2(wanted), 16, max(1, k // (4 * SPAN)))
-        tiles.append(Tile("weight only", block_m, block_n, split, num_warps, num_stages))
-    return [Tile("vendor"), *tiles] if isinstance(product.weight, torch.Tensor) else tiles
+    wanted = triton.cdiv(4 * _processors(product.x.device), triton.cdiv(m, block_m) * triton.cdiv(n, block_n))
+    split = min(triton.next_power_of_2(wanted), 16, max(1, k // (4 * SPAN)))
+    return Tile("weight only", block_m, block_n, split, num_warps, num_stages)
 
 
-_LARGE_TILES = [
+VENDOR = Tile("vendor")
+_EIGHT_BIT_TILES = [
     Tile("quantised", 128, 128, num_warps=8, num_stages=3),
     Tile("quantised", 64, 128, num_warps=4, num_stages=4),
     Tile("quantised", 128, 64, num_warps=4, num_stages=4),

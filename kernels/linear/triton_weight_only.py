@@ -205,6 +205,7 @@ def variants() -> list[Variant]:
         _variant("int4 in groups of 128", "*i32", 128),
         _variant("int4 in groups of 128, wide", "*i32", 128, block_n=128),
         _variant("int4 in groups of 128, 64 rows", "*i32", 128, block_m=64),
+        _variant("int4 in groups of 128, many rows", "*i32", 128, block_m=128, block_n=128, num_warps=8, num_stages=3),
         _variant("int4 in groups of 32, with offsets", "*i32", 32, offsets="*fp32"),
         _variant("int4, a scale for the row", "*i32", 0),
         _variant("int8 in groups of 32", "*i8", 32),
@@ -223,11 +224,15 @@ def _variant(
     block_n: int = 64,
     scales: str | None = "*fp16",
     offsets: str | None = None,
+    num_warps: int = 4,
+    num_stages: int = 4,
 ) -> Variant:
     choices = {"GROUP": group, "WHOLE_SPANS": True, "BLOCK_M": block_m, "BLOCK_N": block_n, "SPLIT": 4}
     pointers = {"codes_ptr": codes, "scales_ptr": scales, "offsets_ptr": offsets, "bias_ptr": None}
     pointers |= {"partial_ptr": "*fp32", "ticket_ptr": "*i32"}
-    return variant_of(name, weight_only_kernel, choices, pointers, num_stages=4)
+    return variant_of(
+        name, weight_only_kernel, choices, pointers, num_warps=num_warps, num_stages=4 if block_m < 128 else 3
+    )
 
 
 def variant_of(

@@ -56,7 +56,8 @@ def assert_near(y: torch.Tensor, reference: torch.Tensor) -> None:
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> int:
     """So many rows that they are many."""
-    monkeypatch.setattr(triton_kernel, "FEW_ROWS", 4)
+    monkeypatch.setattr(triton_kernel, "FEW_ROWS", 3)
+    monkeypatch.setattr(triton_kernel, "MANY_ROWS", 4)
     return 5
 
 
@@ -167,8 +168,33 @@ def test_the_kernel_is_chosen_by_rows_and_by_what_may_be_rounded(device: torch.d
 
     half, full = torch.bfloat16, torch.float32
     assert kernels(1, "INT4_128", half) == kernels(64, "INT8", half) == {"weight only"}
-    assert kernels(65, "INT4_128", half) == kernels(65, "Q8_0", half) == kernels(65, "Q5_1", half) == {"vendor"}
-    assert kernels(65, "INT8", half) == kernels(65, "FP8_E4M3_128", half) == {"quantised"}
-    assert kernels(65, "INT8", full) == kernels(65, "FP8_E4M3", full) == {"vendor"}
+    assert kernels(65, "INT4_128", half) == kernels(512, "Q8_0", half) == {"vendor", "weight only"}
+    assert kernels(513, "INT4_128", half) == kernels(513, "Q5_1", half) == {"vendor"}
+    assert kernels(65, "INT8", half) == kernels(513, "FP8_E4M3_128", half) == {"quantised"}
+    assert "quantised" not in kernels(65, "INT8", full) | kernels(65, "FP8_E4M3", full) | kernels(65, "Q5_1", half)
     assert kernels(1, "plain", half) == {"vendor", "weight only"}
     assert kernels(65, "plain", half) == {"vendor"}
+
+
+def test_a_step_that_samples_nothing_asks_for_no_rows(device: torch.device) -> None:
+    for kind in ("INT4", "INT8", "plain"):
+        weight = weight_of(kind, 8, device, torch.float16)
+        y = linear(DeviceTensor(torch.empty(0, WIDTHS[kind], dtype=torch.float16, device=device)), weight)
+        assert isinstance(y, DeviceTensor)
+        assert y.tensor.shape == (0, 8)
+
+
+def test_k_is_split_where_tiles_are_fewer_than_the_programs_that_a_gpu_can_run(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_kernel, "_processors", lambda _: 100)
+
+    def split(rows: int, n: int, k: int) -> int:
+        weight = DeviceWeight(n, k, k, torch.empty(0, dtype=torch.int32), torch.empty(0))
+        x, y = torch.empty(rows, k, dtype=torch.bfloat16), torch.empty(rows, n)
+        return tiles_of(Product(x, weight, None, None, y))[0].split
+
+    assert split(1, 64 * 400, 4096) == 1
+    assert split(1, 64 * 100, 4096) == 4
+    assert split(1, 64 * 100, 1024) == 2  # each has four steps at least
+    assert split(128, 128 * 100, 4096) == 2
