@@ -59,7 +59,7 @@ def block_m(rows: int, experts: Experts) -> int:
     """The rows of a tile: half as many again as an expert has on average, so that most experts are one tile, and their
     weights are read once. What that leaves empty costs nothing as long as it is the reading that takes the time."""
     wanted = 3 * rows * experts.top_k // (2 * experts.count)
-    sizes = _tiles_of(experts.gate_up)
+    sizes = min(_tiles_of(experts.gate_up), _tiles_of(experts.down), key=len)
     return next((size for size in sizes if size >= wanted), max(sizes))
 
 

@@ -13,7 +13,7 @@ from kernels.device import DeviceTensor
 from kernels.gated import GatedActivation
 from kernels.linear.device_weight import DeviceWeight, pack
 from kernels.moe import Experts, reference
-from kernels.moe.triton_kernel import QUANTISED_TILES, Tile, moe
+from kernels.moe.triton_kernel import QUANTISED_TILES, Tile, block_m, moe
 from kernels.moe.triton_routing import max_tiles, route
 
 
@@ -186,6 +186,14 @@ def test_quantised_experts_are_multiplied_as_what_they_stand_for(
     weights = zip((plain.gate_up, plain.down), groups, strict=True)
     gate_up, down = (quantised(weight, kind, group, affine) for weight, group in weights if torch.is_tensor(weight))
     assert_agrees(random(4, 160), random(4, 2), replace(plain, gate_up=gate_up, down=down))
+
+
+def test_a_tile_holds_more_rows_than_an_expert_has_on_average_as_far_as_both_weights_allow() -> None:
+    plain = layer(4, 2)
+    assert [block_m(rows, plain) for rows in (1, 22, 23, 43, 1000)] == [16, 16, 32, 32, 128]
+    assert torch.is_tensor(plain.down)
+    mixed = replace(plain, down=quantised(plain.down, "int8", 16, affine=False))
+    assert [block_m(rows, mixed) for rows in (1, 1000)] == [16, 64]
 
 
 def test_no_rows_are_no_rows() -> None:
