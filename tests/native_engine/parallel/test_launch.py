@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # ranks are started five times
+
 PROGRAM = """
 from native_engine.loading.errors import ModelError
 from native_engine.parallel import launch

@@ -17,6 +17,8 @@ from tests.native_engine.gguf_of import write_as_gguf
 from tests.native_engine.parallel.ranks import Case, run, tokens
 from tests.native_engine.test_models import save
 
+pytestmark = pytest.mark.slow  # five processes
+
 # Two KV heads: of four ranks, two share one. 301 words: no size divides them. Weights so large that choices are clear.
 SHAPE: dict[str, Any] = {
     "vocab_size": 301,
