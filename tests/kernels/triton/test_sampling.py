@@ -36,40 +36,38 @@ def drawn(device: torch.device, logits: torch.Tensor, *rows: Row) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "width"), [(torch.bfloat16, BLOCK + 100), (torch.float16, 300), (torch.float32, 300)]
+    ("dtype", "width", "count"), [(torch.bfloat16, BLOCK + 100, 7), (torch.float16, 300, 3), (torch.float32, 300, 3)]
 )
 def test_any_mixture_of_limits_gives_the_tokens_of_the_reference(
-    device: torch.device, dtype: torch.dtype, width: int
+    device: torch.device, dtype: torch.dtype, width: int, count: int
 ) -> None:
     rows: list[Row] = [
-        (1.0, 0, 1.0, 0.0, 0.3),
-        (0.0, 7, 0.5, 0.2, 0.9),  # greedy, whatever else it asks for
-        (1.5, 0, 0.9, 0.0, 0.99),
-        (0.7, 50, 1.0, 0.0, 0.6),
-        (1.2, 1500, 0.8, 0.01, 0.4),
+        (1.2, width // 3, 0.8, 0.01, 0.4),
         (1.0, 0, 0.95, 0.1, 0.7),
+        (0.7, 50, 1.0, 0.0, 0.6),
+        (1.5, 0, 0.9, 0.0, 0.99),
+        (1.0, 0, 1.0, 0.0, 0.3),
         (1.0, 0, 1.0, 0.3, BELOW_ONE),
-    ]
+        (0.0, 7, 0.5, 0.2, 0.9),  # greedy, whatever else it asks for
+    ][:count]
     logits = (3 * random(1, len(rows), width)).to(dtype)
     assert drawn(device, logits, *rows) == reference.sample(logits.float(), draws_of(*rows)).tolist()
 
 
 def test_among_equals_the_lower_ids_are_kept_exactly_as_many_as_the_limit_says(device: torch.device) -> None:
     equals = list(range(BLOCK - 4, BLOCK + 6))  # in two blocks
-    logits = random(1, 7, BLOCK + 100).clamp(-1, 1) - 30
+    logits = random(1, 5, BLOCK + 100).clamp(-1, 1) - 30
     logits[:, equals] = 2.0
     logits[:, 5] = 2.0
-    logits[6, BLOCK + 50] = 3.0
+    logits[4, BLOCK + 50] = 3.0
     rows: list[Row] = [
         (1.0, 3, 1.0, 0.0, BELOW_ONE),
         (1.0, 7, 1.0, 0.0, BELOW_ONE),
         (1.0, 0, 0.5, 0.0, BELOW_ONE),  # 5.5 of 11 equal ones
         (1.0, 8, 0.5, 0.0, BELOW_ONE),
-        (1.0, 7, 1.0, 0.0, 0.5),
-        (1.0, 0, 1.0, 1.0, 0.0),
         (1.0, 4, 1.0, 0.0, BELOW_ONE),  # the best, behind equals of which those in its block are dropped
     ]
-    tokens = [equals[1], equals[5], equals[4], equals[2], equals[2], 5, BLOCK + 50]
+    tokens = [equals[1], equals[5], equals[4], equals[2], BLOCK + 50]
     assert drawn(device, logits.bfloat16(), *rows) == tokens
 
 
@@ -97,6 +95,19 @@ def test_extremes_neither_overflow_nor_keep_nothing(device: torch.device) -> Non
     best: list[Row] = [(1e-40, 0, 1.0, 0.0, 0.5), (1.0, 500, 1e-9, 0.0, 0.5), (0.01, 90, 0.999, 1e-30, BELOW_ONE)]
     rows = [*best, (1.0, 0, 1.0, 0.0, BELOW_ONE), (1.0, 0, 1.0, 0.0, 0.0), (100.0, 0, BELOW_ONE, 0.0, BELOW_ONE)]
     assert drawn(device, logits, *rows) == [50, 50, 50, 89, 0, 89]
+
+
+def test_top_p_is_a_share_of_what_min_p_leaves(device: torch.device) -> None:
+    weights = torch.full((2, 40), 0.05)
+    weights[:, 0], weights[:, 1], weights[:, 2] = 1.0, 0.5, 0.3
+    rows: list[Row] = [(1.0, top_k, 0.8, 0.2, BELOW_ONE) for top_k in (0, 30)]
+    assert drawn(device, weights.log().bfloat16(), *rows) == [1, 1]
+
+
+def test_the_end_of_a_rows_weight_is_its_last_token_however_sums_were_rounded(device: torch.device) -> None:
+    logits = random(1, 6, BLOCK)
+    logits[:, -1] = 0.0
+    assert drawn(device, logits.bfloat16(), *[(4.0, 0, 1.0, 0.0, BELOW_ONE)] * 6) == [BLOCK - 1] * 6
 
 
 def test_equals_in_the_highest_of_16_ways_count_what_lies_above_them(device: torch.device) -> None:
