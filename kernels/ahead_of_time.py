@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
@@ -89,28 +90,43 @@ class Compiled:
 
 
 def compile_all(
-    modules: Sequence[str] = MODULES, targets: Sequence[Target] = TARGETS, processes: int = 2
+    modules: Sequence[str] = MODULES, targets: Sequence[Target] = TARGETS, *, whole: bool = True, processes: int = 2
 ) -> Iterator[Compiled]:
-    """Every variant of every module on every target, as they get ready; a module that cannot be imported is a fault."""
+    """Every variant of every module on every target, as they get ready; a module that cannot be imported is a fault.
+
+    Not `whole`: a kernel's first variant on every target, and each other one on one of them in turn.
+    """
+    pairs = [(module, target) for module in modules for target in targets]
     with ProcessPoolExecutor(processes, get_context("spawn"), _compile_for_real) as pool:
-        for done in pool.map(_compile_module, *_each_with_each(modules, targets)):
+        for done in pool.map(partial(_compile_module, targets=targets, whole=whole), pairs):
             yield from done
-
-
-def _each_with_each(modules: Sequence[str], targets: Sequence[Target]) -> tuple[list[str], list[Target]]:
-    return [each for each in modules for _ in targets], list(targets) * len(modules)
 
 
 def _compile_for_real() -> None:
     os.environ["TRITON_INTERPRET"] = "0"  # before anything imports Triton, which reads it where a kernel is defined
 
 
-def _compile_module(module: str, target: Target) -> list[Compiled]:
+def _compile_module(pair: tuple[str, Target], targets: Sequence[Target], whole: bool) -> list[Compiled]:
+    module, target = pair
     try:
         variants = import_module(module).variants()
     except Exception as fault:
         return [Compiled(module, "-", target.name, None, (f"{type(fault).__name__}: {fault}",))]
-    return [compile_variant(module, each, target) for each in variants if _runs_on(each, target)]
+    chosen = [each for each in variants if _runs_on(each, target)] if whole else in_turn(variants, target, targets)
+    return [compile_variant(module, each, target) for each in chosen]
+
+
+def in_turn(variants: Sequence[Variant], target: Target, targets: Sequence[Target]) -> list[Variant]:
+    """Those for `target`, where only the first variant of each kernel is for all that it runs on."""
+    chosen, seen = [], set()
+    for number, variant in enumerate(variants):
+        possible = [each for each in targets if _runs_on(variant, each)]
+        if variant.kernel not in seen:
+            chosen += [variant] * (target in possible)
+        elif possible and possible[number % len(possible)] == target:
+            chosen.append(variant)
+        seen.add(variant.kernel)
+    return chosen
 
 
 def _runs_on(variant: Variant, target: Target) -> bool:

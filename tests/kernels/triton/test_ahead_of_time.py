@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernels.ahead_of_time import MODULES, TARGETS, Compiled, Variant, compile_all, find_faults, table
+from kernels.ahead_of_time import MODULES, TARGETS, Compiled, Variant, compile_all, find_faults, in_turn, table
 from kernels.machine_code import CodeFacts, nvidia_loads
 
 SM_80 = TARGETS[0]
@@ -108,6 +108,19 @@ def test_loads_are_told_from_other_instructions_and_wide_ones_from_narrow(
     instruction: str, counts: tuple[int, int]
 ) -> None:
     assert nvidia_loads(f"$L__BB0_1:\n\t{instruction}\n\tret;\n") == counts
+
+
+def test_in_turn_a_kernel_is_compiled_for_every_gpu_and_each_of_its_variants_for_one_that_it_runs_on() -> None:
+    variants = [Variant(f"one {number}", "one", {}, {}) for number in range(5)]
+    variants += [
+        Variant("two 0", "two", {}, {}),
+        *(Variant(f"two {n}", "two", {}, {}, min_capability=90) for n in (1, 2)),
+    ]
+    chosen = {target.name: [each.name for each in in_turn(variants, target, TARGETS)] for target in TARGETS}
+    assert all(names[0] == "one 0" and "two 0" in names for names in chosen.values())
+    others = sorted(name for names in chosen.values() for name in names if not name.endswith("0"))
+    assert others == ["one 1", "one 2", "one 3", "one 4", "two 1", "two 2"]
+    assert not {"two 1", "two 2"} & set(chosen["sm_80"])
 
 
 @pytest.mark.parametrize(
