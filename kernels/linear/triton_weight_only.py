@@ -59,21 +59,9 @@ def weight_only_kernel(
     steps = tl.cdiv(tl.cdiv(k, SPAN), SPLIT)
     first = tl.program_id(1) * steps
     last = tl.minimum(first + steps, tl.cdiv(k, SPAN))
-    acc = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    sums = tl.zeros([BLOCK_M, BLOCK_N], tl.float32)
-    for step in range(first, last):
-        if codes_ptr.dtype.element_ty == tl.int32:
-            acc, sums = _packed_step(
-                x_ptr, codes_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, m, n, k, GROUP, WHOLE_SPANS
-            )
-        else:
-            acc, sums = _plain_step(
-                x_ptr, codes_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, m, n, k, GROUP, WHOLE_SPANS
-            )
-    if GROUP == 0 and scales_ptr is not None:
-        acc *= of_group(scales_ptr, 0, outputs, n, 1)[None, :]
-        if offsets_ptr is not None:
-            acc += sums * of_group(offsets_ptr, 0, outputs, n, 1)[None, :]
+    acc = accumulated(
+        x_ptr, codes_ptr, scales_ptr, offsets_ptr, rows, outputs, m, n, k, first, last, GROUP, WHOLE_SPANS
+    )
     mask = (rows < m)[:, None] & (outputs < n)[None, :]
     if SPLIT > 1:
         places = rows[:, None].to(tl.int64) * n + outputs[None, :]
@@ -88,6 +76,30 @@ def weight_only_kernel(
             finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask)
     else:
         finish(acc, bias_ptr, residual_ptr, y_ptr, rows, outputs, n, y_stride, mask)
+
+
+@triton.jit
+def accumulated(
+    x_ptr, codes_ptr, scales_ptr, offsets_ptr, rows, outputs, m, n, k, first, last,
+    GROUP: tl.constexpr, WHOLE_SPANS: tl.constexpr,
+):  # fmt: skip
+    """What the spans of columns from `first` to before `last` give, scaled; zeros for rows that are not below m."""
+    acc = tl.zeros([rows.shape[0], outputs.shape[0]], tl.float32)
+    sums = tl.zeros_like(acc)
+    for step in range(first, last):
+        if codes_ptr.dtype.element_ty == tl.int32:
+            acc, sums = _packed_step(
+                x_ptr, codes_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, m, n, k, GROUP, WHOLE_SPANS
+            )
+        else:
+            acc, sums = _plain_step(
+                x_ptr, codes_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, m, n, k, GROUP, WHOLE_SPANS
+            )
+    if GROUP == 0 and scales_ptr is not None:
+        acc *= of_group(scales_ptr, 0, outputs, n, 1)[None, :]
+        if offsets_ptr is not None:
+            acc += sums * of_group(offsets_ptr, 0, outputs, n, 1)[None, :]
+    return acc
 
 
 @triton.jit

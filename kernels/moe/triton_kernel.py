@@ -206,6 +206,7 @@ def _variant(kernel: Any, name: str, rows: int, codes: str, group: int, k: int, 
         multiples=("n", "hidden", "width"),
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
+        spills=16 if group == 32 else 0,  # of addresses, once: ptxas has 80 registers in use, and could take more
     )
 
 

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from kernels.device_math import dot
 from kernels.gated.triton_kernel import activated
-from kernels.linear.triton_weight_only import SPAN, _packed_step, _plain_step
+from kernels.linear.triton_weight_only import accumulated
 
 TILES_TOGETHER = tl.constexpr(8)  # that go through a weight's columns side by side
 
@@ -115,31 +115,10 @@ def _product(
     else:
         no_row: tl.constexpr = 2**31 - 1
         rows = tl.where(there, x_row, no_row)
-        acc = _quantised_product(
-            x_ptr, rows, no_row, weight_ptr, scales_ptr, offsets_ptr, weight_row, n, k, GROUP, EVEN_K
+        last = tl.cdiv(k, BLOCK_K)
+        acc = accumulated(
+            x_ptr, weight_ptr, scales_ptr, offsets_ptr, rows, weight_row, no_row, n, k, 0, last, GROUP, EVEN_K
         )
-    return acc
-
-
-@triton.jit
-def _quantised_product(
-    x_ptr, rows, no_row, weight_ptr, scales_ptr, offsets_ptr, outputs, n, k, GROUP: tl.constexpr, EVEN_K: tl.constexpr
-):
-    acc = tl.zeros([rows.shape[0], outputs.shape[0]], tl.float32)
-    sums = tl.zeros_like(acc)
-    for step in range(tl.cdiv(k, SPAN)):
-        if weight_ptr.dtype.element_ty == tl.int32:
-            acc, sums = _packed_step(
-                x_ptr, weight_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, no_row, n, k, GROUP, EVEN_K
-            )
-        else:
-            acc, sums = _plain_step(
-                x_ptr, weight_ptr, scales_ptr, offsets_ptr, acc, sums, rows, outputs, step, no_row, n, k, GROUP, EVEN_K
-            )
-    if GROUP == 0:
-        acc *= tl.load(scales_ptr + outputs).to(tl.float32)[None, :]
-        if offsets_ptr is not None:
-            acc += sums * tl.load(offsets_ptr + outputs).to(tl.float32)[None, :]
     return acc
 
 
