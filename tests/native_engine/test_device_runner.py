@@ -248,9 +248,9 @@ def sequences_with_blocks(*prompts: list[int]) -> list[Sequence]:
 
 
 @pytest.mark.usefixtures("plain_ops")
-def test_a_step_may_follow_tokens_that_the_host_does_not_know_yet(llama: Weights) -> None:
-    runner = DeviceRunner(CONFIG, llama)
-    prompts = [[5, 6, 7], [8] * 9]
+def test_a_step_may_follow_tokens_that_the_host_does_not_know_yet(weights_of: Any) -> None:
+    runner = DeviceRunner(CONFIG, weights_of("qwen3"))
+    prompts = [[1, 2, 3, 4], [99, 100]]  # whose every token comes by the one before
     waited = sequences_with_blocks(*prompts)
     for step in range(3):
         items = [scheduled(each, 0 if step == 0 else len(each.token_ids) - 1) for each in waited]
