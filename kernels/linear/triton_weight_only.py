@@ -1,8 +1,9 @@
 """y = x W^T for few rows of x: quantised weights become factors in registers, activations stay what they are.
 
 The weights are read once, all else stays in caches, so what must move is n * k * bits / 8 bytes of codes, (n * k /
-group) scales and offsets, and m * (k + n) activations; the floor on time is that over the memory's bandwidth. To each
-weight go about three instructions, of which the product takes a quarter: 16 rows of x cost what one does.
+group) scales and offsets, and m * (k + n) activations; the floor on time is that over the memory's bandwidth. Up to 16
+rows of x cost what one does: a tile of the matrix units. In the code for sm_90 3.6 instructions of a thread go to a
+weight of four bits (tiles of 16 x 128, groups of 128): of the 4.4 that an H100 has time for while it reads one.
 """
 
 from __future__ import annotations
