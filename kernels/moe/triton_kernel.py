@@ -206,6 +206,7 @@ def _variant(kernel: Any, name: str, rows: int, codes: str, group: int, k: int, 
         multiples=("n", "hidden", "width"),
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
+        wide=group != 32,  # a step's 2 KiB are 8 bytes for each of an AMD GPU's 256 threads
         spills=16 if group == 32 else 0,  # of addresses, once: ptxas has 80 registers in use, and could take more
     )
 
