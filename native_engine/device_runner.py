@@ -55,7 +55,7 @@ class DeviceRunner(Runner):
         return self.launch(batch).tokens()
 
     def launch(self, batch: ScheduledBatch) -> DeviceLaunch:
-        """See native_engine.engine.AheadRunner."""
+        """See native_engine.runner.AheadRunner."""
         self._step.wait()
         fill_step(self.step, batch.items)
         self._rows.fill(batch.items, self.sampler)
@@ -92,7 +92,7 @@ class DeviceRunner(Runner):
 
 
 class DeviceLaunch:
-    """A step under way; see native_engine.engine.Launched. Rows that need more than a draw come to the host whole."""
+    """A step under way; see native_engine.runner.Launched. Rows that need more than a draw come to the host whole."""
 
     def __init__(
         self, items: list[ScheduledSequence], logits: DeviceTensor, chosen: torch.Tensor, sampler: Sampler
