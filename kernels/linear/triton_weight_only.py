@@ -218,7 +218,9 @@ def variants() -> list[Variant]:
         _variant("int4 in groups of 128", "*i32", 128),
         _variant("int4 in groups of 128, wide", "*i32", 128, block_n=128),
         _variant("int4 in groups of 128, 64 rows", "*i32", 128, block_m=64),
-        _variant("int4 in groups of 128, many rows", "*i32", 128, block_m=128, block_n=128, num_warps=8, num_stages=3),
+        _variant(
+            "int4 in groups of 128, 64 rows, wide", "*i32", 128, block_m=64, block_n=128, num_warps=8, num_stages=3
+        ),
         _variant("int4 in groups of 32, with offsets", "*i32", 32, offsets="*fp32"),
         _variant("int4, a scale for the row", "*i32", 0),
         _variant("int8 in groups of 32", "*i8", 32),
