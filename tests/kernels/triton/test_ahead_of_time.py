@@ -18,7 +18,7 @@ SM_80 = TARGETS[0]
 
 @pytest.mark.slow
 def test_every_kernel_compiles_for_every_gpu_and_uses_it_well(tell: Callable[[str], None]) -> None:
-    rows = list(compile_all())
+    rows = list(compile_all(whole=False))
     tell(table(rows))
     assert [(row.module, row.variant, row.target, row.faults) for row in rows if row.faults] == []
 
