@@ -245,9 +245,7 @@ def _variant(
     choices = {"GROUP": group, "WHOLE_SPANS": True, "BLOCK_M": block_m, "BLOCK_N": block_n, "SPLIT": 4}
     pointers = {"codes_ptr": codes, "scales_ptr": scales, "offsets_ptr": offsets, "bias_ptr": None}
     pointers |= {"partial_ptr": "*fp32", "ticket_ptr": "*i32"}
-    return variant_of(
-        name, weight_only_kernel, choices, pointers, num_warps=num_warps, num_stages=4 if block_m < 128 else 3
-    )
+    return variant_of(name, weight_only_kernel, choices, pointers, num_warps=num_warps, num_stages=num_stages)
 
 
 def variant_of(
