@@ -23,14 +23,17 @@ from kernels.device import build_failures, interpreting
 logger = logging.getLogger(__name__)
 
 Tile = TypeVar("Tile", bound=Hashable)
+Run = Callable[[Tile], torch.Tensor]
+
+_TOLERANCE = 0.02  # of the largest number: sums in another order, rounded to bfloat16
 
 
-def choose(op: str, key: tuple[Hashable, ...], tiles: Sequence[Tile], run: Callable[[Tile], object]) -> Tile:
-    """The tile of `tiles` with which `run(tile)` is quickest. It may be called many times, and must give the same
-    each time.
+def choose(op: str, key: tuple[Hashable, ...], tiles: Sequence[Tile], run: Run[Tile]) -> Tile:
+    """The tile of `tiles` with which `run(tile)` is quickest; it returns what it wrote, and may be called many times.
 
     key: all that the times depend on, but for the GPU and the sources in the folder of `run`'s module. A tile that
-    cannot be built is passed over; where none can, what the last one raised is raised.
+    cannot be built is passed over; where none can, what the last one raised is raised. So is one that writes something
+    else than the first: compilers have faults, and a kernel that does nothing is quick.
     """
     if len(tiles) == 1 or interpreting() or not torch.cuda.is_available():
         return tiles[0]
@@ -47,9 +50,7 @@ class Tuner:
         self._chosen: dict[tuple[str, Hashable], Any] = {}
         self._kept = _read(file)
 
-    def choose(
-        self, op: str, key: Hashable, tiles: Sequence[Tile], run: Callable[[Tile], object], may_time: bool = True
-    ) -> Tile:
+    def choose(self, op: str, key: Hashable, tiles: Sequence[Tile], run: Run[Tile], may_time: bool = True) -> Tile:
         """As kernels.tuning.choose; without `may_time` what is not remembered is the first."""
         if (op, key) in self._chosen:
             return self._chosen[op, key]  # type: ignore[no-any-return]
@@ -66,11 +67,17 @@ class Tuner:
         self._chosen[op, key] = chosen
         return chosen
 
-    def _quickest(self, op: str, tiles: Sequence[Tile], run: Callable[[Tile], object]) -> Tile:
+    def _quickest(self, op: str, tiles: Sequence[Tile], run: Run[Tile]) -> Tile:
         seconds: dict[Tile, float] = {}
         failure: Exception | None = None
+        expected: torch.Tensor | None = None
         for tile in tiles:
             try:
+                answer = _answer(run, tile)
+                expected = answer if expected is None else expected
+                if not _agree(answer, expected):
+                    logger.warning("%s computes something else with %s: passed over", op, tile)
+                    continue
                 seconds[tile] = self._clock(partial(run, tile))
             except build_failures() as fault:
                 logger.debug("%s cannot be built with %s: %s", op, tile, fault)
@@ -90,6 +97,17 @@ class Tuner:
             unfinished.replace(self._file)
         except OSError as fault:
             logger.debug("tiles are not kept in %s: %s", self._file, fault)
+
+
+def _answer(run: Run[Tile], tile: Tile) -> torch.Tensor:
+    """What the tile's kernel writes, and NaN where it writes nothing."""
+    run(tile).fill_(torch.nan)
+    return run(tile).clone()
+
+
+def _agree(answer: torch.Tensor, expected: torch.Tensor) -> bool:
+    most = expected.nan_to_num(0.0).abs().max().item()
+    return torch.allclose(answer, expected, rtol=0, atol=_TOLERANCE * most, equal_nan=True)
 
 
 def _read(file: Path | None) -> dict[str, str]:

@@ -33,6 +33,8 @@ from native_engine.sizing import num_cache_blocks
 
 logger = logging.getLogger(__name__)
 
+_SMALLER = (481, 225, 97, 33)  # rows of a step of prompts
+
 
 class DeviceModel:
     """Raises ConfigurationError where the device has no room for it as configured."""
@@ -100,11 +102,12 @@ class DeviceModel:
         return cast(DeviceTensor, self._model.forward(self._step, self.caches))
 
     def _profile(self, rows: int) -> None:
-        """The largest steps that may come, on a cache of one block; and one of an odd size, since Triton builds a
-        kernel once more for sizes that are no multiples of 16."""
-        host = self._step.host
-        prompts = [partial(fill_prompts, host, count, self._longest) for count in (rows, min(rows, 33))]
-        for fill in (*prompts, partial(fill_decodes, host)):
+        """The largest steps that may come, on a cache of one block; and smaller ones, for which other tiles are best,
+        of odd sizes, since Triton builds a kernel once more for those that are no multiples of 16."""
+        host, vocabulary = self._step.host, self._model_config.vocab_size
+        counts = [rows, *(count for count in _SMALLER if count < rows)]
+        prompts = [partial(fill_prompts, host, count, self._longest, vocabulary) for count in counts]
+        for fill in (*prompts, partial(fill_decodes, host, vocabulary)):
             fill()
             self._step.upload()
             self._compute()
@@ -122,7 +125,7 @@ class DeviceModel:
 
     def _recorded(self, record: Recorder, size: int) -> Compute:
         self._step.wait()
-        fill_decodes(self._step.host, size)
+        fill_decodes(self._step.host, self._model_config.vocab_size, size)
         self._step.upload()
 
         @torch.inference_mode()

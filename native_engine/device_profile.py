@@ -15,22 +15,25 @@ from native_engine.device_memory import Measured
 from native_engine.sizing import ConfigurationError
 
 
-def fill_prompts(step: StepArrays, rows: int, longest: int) -> None:
-    """`rows` tokens of prompts as long as may be, with as many rows of logits as a step may have; written nowhere."""
+def fill_prompts(step: StepArrays, rows: int, longest: int, vocabulary: int) -> None:
+    """`rows` tokens of prompts as long as may be, with as many rows of logits as a step may have; written nowhere.
+    The tokens differ, so that a mixture of experts has work for all of them."""
     length = max(longest, -(-rows // len(step.block_tables)))
     starts = [*range(0, rows, length), rows]
     step.query_starts[: len(starts)] = starts
     step.positions[:rows] = np.arange(rows) % longest
-    step.token_ids[:rows], step.slots[:rows], step.block_tables[:] = 0, -1, 0
+    step.token_ids[:rows] = np.arange(rows) % vocabulary
+    step.slots[:rows], step.block_tables[:] = -1, 0
     sampled = min(rows, len(step.sample_rows))
     step.sample_rows[:sampled] = np.arange(rows - sampled, rows)
     step.struct.num_rows, step.struct.num_sequences, step.struct.num_sampled = rows, len(starts) - 1, sampled
 
 
-def fill_decodes(step: StepArrays, count: int | None = None) -> None:
+def fill_decodes(step: StepArrays, vocabulary: int, count: int | None = None) -> None:
     """`count` single rows that are written nowhere; None: as many as there may be."""
     step.struct.num_rows = 0
     pad(step, len(step.block_tables) if count is None else count)
+    step.token_ids[: step.struct.num_rows] = np.arange(step.struct.num_rows) % vocabulary
 
 
 def largest_step(run: Callable[[int], object], rows: int, least: int) -> None:

@@ -17,34 +17,30 @@ import triton.language as tl
 from kernels.attention.cache import BLOCK_SIZE
 from kernels.attention.triton_call import Call, Tile
 from kernels.attention.triton_softmax import BLOCK, LOG2E, LOWEST, attend, begin_softmax, end_softmax
-from kernels.tuning import choose
 
 MAX_SPLITS = 128
 PROGRAMS_PER_MULTIPROCESSOR = 2
 
 
 def decode(call: Call) -> None:
-    """Attention of the step's decodes. The grid follows from sizes that the host knows, so that a graph may hold it."""
+    """Attention of the step's decodes. The grid follows from sizes that the host knows, so that a graph may hold it.
+
+    The tile is not tuned: what comes first, and is recorded, are decodes that only fill up a batch and read nothing.
+    """
     sequences, kv_heads = call.step.num_decodes, call.cache.kv_heads
     longest = call.step.block_tables.shape[1] * BLOCK_SIZE
     if call.window is not None:
         longest = min(longest, call.window + BLOCK_SIZE)
-    options = tiles(call.group, call.cache.head_dim, amd=bool(torch.version.hip))
-    programs, slots = sequences * kv_heads, PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(call.q.device)
-
-    def run(tile: Tile) -> None:
-        launch(call, tile, num_splits(programs, slots, -(-longest // tile.tokens)))
-
-    run(choose("attention_decode", (*call.key, triton.next_power_of_2(sequences)), options, run))
+    tile = tile_of(call.group, call.cache.head_dim, amd=bool(torch.version.hip))
+    slots = PROGRAMS_PER_MULTIPROCESSOR * multiprocessors(call.q.device)
+    launch(call, tile, num_splits(sequences * kv_heads, slots, -(-longest // tile.tokens)))
 
 
-def tiles(group: int, head_dim: int, amd: bool) -> list[Tile]:
-    """The likely best first. Matrix instructions take 16 rows at least. A stage is either the look into the block table
-    or the keys and values that it leads to, so that 5 stages keep two tiles on their way; for 3, which keep one, AMD's
-    64 KiB of local memory suffice."""
-    rows = max(16, triton.next_power_of_2(group))
-    num_stages = 3 if amd else 5
-    return [Tile(rows, tokens, 4, num_stages) for tokens in ((64, 32) if head_dim <= 128 else (32, 16))]
+def tile_of(group: int, head_dim: int, amd: bool) -> Tile:
+    """Matrix instructions take 16 rows at least. A stage is either the look into the block table or the keys and values
+    that it leads to, so that 5 stages keep two tiles on their way; for 3, which keep one, AMD's 64 KiB of local memory
+    suffice."""
+    return Tile(max(16, triton.next_power_of_2(group)), 64 if head_dim <= 128 else 32, 4, 3 if amd else 5)
 
 
 def launch(call: Call, tile: Tile, splits: int) -> None:

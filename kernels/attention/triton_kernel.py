@@ -68,12 +68,12 @@ _TYPES = {
 
 
 def variants() -> list[Variant]:
-    """With the tiles that are tried first; decode of one shape is not split."""
+    """With the tiles that are tried first, where there are several; decode of one shape is not split."""
     made = []
     for shape in _SHAPES:
         for backend in ("cuda",) if shape.stored == "*fp8e4nv" else ("cuda", "hip"):
             amd = backend == "hip"
-            tile = triton_decode.tiles(shape.group, shape.head_dim, amd)[0]
+            tile = triton_decode.tile_of(shape.group, shape.head_dim, amd)
             whole = {"sums_ptr": None} if shape.name == "64, sinks" else {"sinks_ptr": None}
             constants = {**_constants(shape), **whole, "GROUP_PADDED": tile.rows}
             made.append(_variant(triton_decode.decode_kernel, shape, tile, constants, backend))

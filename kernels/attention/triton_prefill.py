@@ -24,8 +24,9 @@ def prefill(call: Call) -> None:
     longest = int((starts[1:] - starts[:-1]).max())
     options = tiles(call.group, call.cache.head_dim, longest, amd=bool(torch.version.hip))
 
-    def run(tile: Tile) -> None:
+    def run(tile: Tile) -> torch.Tensor:
         launch(call, tile, num_tiles(int(starts[-1] - starts[0]), len(starts) - 1, tile.rows, call.group))
+        return call.out
 
     run(choose("attention_prefill", (*call.key, options[0].rows), options, run))
 

@@ -84,13 +84,14 @@ def _gate_up(x: torch.Tensor, experts: Experts, routes: Routes, width: int) -> t
     n = experts.count * 2 * width
     weight, group = _held(experts.gate_up)
 
-    def launch(tile: Tile) -> None:
+    def launch(tile: Tile) -> torch.Tensor:
         gate_up_kernel[(routes.max_tiles * triton.cdiv(2 * width, tile.block_n),)](
             *(x, *weight, experts.gate_up_bias, routes.pairs, routes.tiles, y),
             *(routes.max_tiles, n, x.shape[1], width),
             *(experts.top_k, experts.activation, group),
             **_blocks(x, experts.gate_up, routes, tile),
         )
+        return y
 
     launch(
         choose(
@@ -105,13 +106,14 @@ def _down(x: torch.Tensor, experts: Experts, routes: Routes, hidden: int) -> tor
     y = x.new_empty(len(routes.weights), hidden)
     weight, group = _held(experts.down)
 
-    def launch(tile: Tile) -> None:
+    def launch(tile: Tile) -> torch.Tensor:
         down_kernel[(routes.max_tiles * triton.cdiv(hidden, tile.block_n),)](
             *(x, *weight, experts.down_bias, routes.pairs, routes.tiles, routes.weights, y),
             *(routes.max_tiles, experts.count * hidden, x.shape[1], hidden),
             group,
             **_blocks(x, experts.down, routes, tile),
         )
+        return y
 
     launch(choose("moe_down", _key(x, experts.down, experts, routes), _tiles_of(experts.down)[routes.block_m], launch))
     return y

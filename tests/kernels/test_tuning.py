@@ -23,13 +23,17 @@ class Clock:
 
     def __init__(self) -> None:
         self.timed: list[tuple[int, int]] = []
+        self.written = torch.zeros(3)
 
-    def run(self, tile: tuple[int, int]) -> None:
-        self.timed.append(tile)
+    def run(self, tile: tuple[int, int]) -> torch.Tensor:
+        self.tile = tile
+        self.written[:2] = torch.tensor([1.0, -2.0])
+        return self.written
 
     def __call__(self, call: Callable[[], object]) -> float:
         call()
-        return SECONDS[self.timed[-1]]
+        self.timed.append(self.tile)
+        return SECONDS[self.tile]
 
 
 def test_each_tile_is_timed_once_for_a_shape_and_the_quickest_is_taken_from_then_on() -> None:
@@ -43,17 +47,45 @@ def test_each_tile_is_timed_once_for_a_shape_and_the_quickest_is_taken_from_then
 
 
 def test_a_tile_that_cannot_be_built_is_passed_over() -> None:
-    def run(tile: tuple[int, int]) -> None:
+    def run(tile: tuple[int, int]) -> torch.Tensor:
         if tile == (32, 64):
             raise OutOfResources(200_000, 100_000, "shared memory")
-        clock.run(tile)
+        return clock.run(tile)
 
     clock = Clock()
     assert Tuner(None, clock).choose("op", (), TILES, run) == (64, 64)
 
 
+@pytest.mark.parametrize("wrong", [None, 1.5, float("nan")])
+def test_a_tile_that_writes_something_else_or_nothing_is_passed_over(
+    wrong: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(tile: tuple[int, int]) -> torch.Tensor:
+        if tile != (32, 64):
+            return clock.run(tile)
+        clock.tile = tile
+        if wrong is not None:
+            clock.written[0] = wrong
+        return clock.written
+
+    clock = Clock()
+    assert Tuner(None, clock).choose("op", (), TILES, run) == (64, 64)
+    assert clock.timed == [(16, 64), (64, 64)]
+    assert "(32, 64)" in caplog.text
+
+
+def test_sums_in_another_order_are_no_other_answer() -> None:
+    def run(tile: tuple[int, int]) -> torch.Tensor:
+        written = clock.run(tile)
+        written[1] += 0.01 * (tile == (32, 64))
+        return written
+
+    clock = Clock()
+    assert Tuner(None, clock).choose("op", (), TILES, run) == (32, 64)
+
+
 def test_where_no_tile_can_be_built_that_is_told() -> None:
-    def run(tile: tuple[int, int]) -> None:
+    def run(tile: tuple[int, int]) -> torch.Tensor:
         raise OutOfResources(200_000, 100_000, "shared memory")
 
     with pytest.raises(OutOfResources):
@@ -61,7 +93,7 @@ def test_where_no_tile_can_be_built_that_is_told() -> None:
 
 
 def test_other_faults_of_a_kernel_are_not_hidden() -> None:
-    def run(tile: tuple[int, int]) -> None:
+    def run(tile: tuple[int, int]) -> torch.Tensor:
         raise ValueError("a shape that does not fit")
 
     with pytest.raises(ValueError, match="does not fit"):
@@ -69,7 +101,7 @@ def test_other_faults_of_a_kernel_are_not_hidden() -> None:
 
 
 def test_where_memory_for_timing_is_wanting_it_is_the_first_and_nothing_is_kept(tmp_path: Path) -> None:
-    def run(tile: tuple[int, int]) -> None:
+    def run(tile: tuple[int, int]) -> torch.Tensor:
         timed.append(tile)
         raise torch.OutOfMemoryError
 

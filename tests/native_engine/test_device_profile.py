@@ -45,12 +45,12 @@ def test_weights_that_do_not_fit_are_refused_with_what_there_is() -> None:
 @pytest.mark.parametrize(("rows", "longest", "sequences"), [(64, 20, 4), (64, 100, 1), (64, 4, 8)])
 def test_the_largest_step_has_all_rows_in_prompts_as_long_as_may_be(rows: int, longest: int, sequences: int) -> None:
     step = StepArrays(64, 8, 4, 10)
-    fill_prompts(step, rows, longest)
+    fill_prompts(step, rows, longest, vocabulary=50)
     starts = step.query_starts[: step.struct.num_sequences + 1].tolist()
     assert (starts[0], starts[-1], step.struct.num_sequences) == (0, rows, sequences)
     assert max(b - a for a, b in pairwise(starts)) >= min(longest, rows)
     assert step.struct.num_sampled == 10
     assert step.positions[:rows].max() < longest
     assert (step.slots[:rows] == -1).all()
-    fill_decodes(step)
+    fill_decodes(step, vocabulary=50)
     assert (step.struct.num_rows, step.struct.num_sequences, step.struct.num_sampled) == (8, 8, 8)
