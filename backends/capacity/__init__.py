@@ -5,6 +5,7 @@ Bytes are bytes (no GiB), times are seconds, rates are tokens per second.
 
 from __future__ import annotations
 
+from backends.capacity.machines import MACHINES, Machine
 from backends.capacity.memory import (
     GIB,
     KIB,
@@ -14,7 +15,7 @@ from backends.capacity.memory import (
     num_kv_blocks,
     weight_bytes,
 )
-from backends.capacity.shapes import SHAPES
+from backends.capacity.shapes import HUB_NAMES, SHAPES
 from backends.capacity.throughput import (
     ThroughputRow,
     batched_seconds,
@@ -30,20 +31,25 @@ from backends.capacity.weights import (
     WEIGHT_BITS,
     ModelShape,
     active_parameters,
+    experts_read,
     model_weight_bytes,
     step_weight_bytes,
 )
 
 __all__ = [
     "GIB",
+    "HUB_NAMES",
     "KIB",
+    "MACHINES",
     "SHAPES",
     "WEIGHT_BITS",
+    "Machine",
     "ModelShape",
     "ThroughputRow",
     "active_parameters",
     "batched_seconds",
     "conversations_held",
+    "experts_read",
     "kv_budget_bytes",
     "kv_bytes_per_token",
     "largest_batch",

@@ -6,7 +6,7 @@ KIB = 1024
 GIB = 1024**3
 
 
-def weight_bytes(num_parameters: int, bits_per_weight: float = 16) -> float:
+def weight_bytes(num_parameters: float, bits_per_weight: float = 16) -> float:
     """Bytes of the weights. `bits_per_weight` includes scales: Q4_1 is 5, Q8_0 is 8.5, bf16 is 16."""
     return num_parameters * bits_per_weight / 8
 

@@ -15,6 +15,7 @@ from gateway.cli import (
     groups,
     keys,
     models,
+    plan,
     queue,
     quotas,
     run_batch,
@@ -52,6 +53,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(audit.app, name="audit")
 app.add_typer(backends.app, name="backends")
+app.command("plan")(plan.plan)
 app.add_typer(bench.app, name="bench")
 app.command("doctor")(doctor.doctor)
 

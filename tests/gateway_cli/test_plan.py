@@ -1,0 +1,108 @@
+"""`sekisho plan` against worked examples, by the command lines that people type."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gateway.cli.console import CliError
+from gateway.cli.main import app
+
+EXAMPLES: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "capacity.json").read_text())
+
+
+def plan(line: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *line.split()])
+
+
+def found(line: str) -> Any:
+    result = plan(f"{line} --json")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def refusal(line: str) -> str:
+    result = plan(line)
+    assert isinstance(result.exception, CliError), result.output
+    return str(result.exception)
+
+
+def test_the_throughput_example_to_the_digit() -> None:
+    made = found(
+        "--active-weight-bytes 3e9 --layers 48 --kv-heads 4 --head-dim 128 --kv-dtype-bytes 2 --context 4096 "
+        "--bandwidth 273e9 --output-tokens 500 --target 20"
+    )
+    shown = [
+        {name: row[name] if name == "meets_target" else round(row[name]) for name in expected}
+        for row, expected in zip(made["rows"], EXAMPLES["throughput"]["rows"], strict=True)
+    ]
+    assert shown == EXAMPLES["throughput"]["rows"]
+    fifty = EXAMPLES["throughput"]["fifty_users"]
+    assert round(made["finish"]["sequential_s"], 1) == fifty["sequential_last_done_s"]
+    assert round(made["finish"]["batched_s"], 1) == fifty["batched_last_done_s"]
+    assert round(made["finish"]["speedup"], 1) == fifty["speedup"]
+
+
+@pytest.mark.parametrize("row", EXAMPLES["memory"]["rows"], ids=lambda row: f"{row['model']} on {row['vram_gib']} GiB")
+def test_the_memory_examples_to_the_digit(row: dict[str, Any]) -> None:
+    memory = found(
+        f"--params {row['params']} --layers {row['num_layers']} --kv-heads 8 --head-dim 128 "
+        f"--vram-gib {row['vram_gib']} --utilisation 0.92 --context 8192"
+    )["memory"]
+    for name in ("weights_gib", "kv_kib_per_token", "kv_budget_gib"):
+        assert round(memory[name], 1) == row[name]
+    held = {name: round(number, 1) for name, number in memory["conversations"].items()}
+    assert held == {"bf16": row["conversations_bf16"], "fp8": row["conversations_fp8"]}
+
+
+def test_a_person_is_told_the_speed_the_bytes_and_what_to_paste() -> None:
+    told = plan("--model qwen3-30b-a3b --hardware h100 --gpus 2 --weights fp8 --kv-cache-dtype fp8 --people 300").stdout
+    assert "An upper bound" in told or "upper bounds" in told
+    assert "▓" in told
+    assert "experts = " in told
+    (native,) = [line for line in told.splitlines() if line.startswith("native:")]
+    assert native.split(maxsplit=1)[1].startswith("sekisho engine --model hf:Qwen/Qwen3-30B-A3B --max-num-seqs ")
+    assert native.endswith("--quantization fp8 --kv-cache-dtype fp8 --tensor-parallel-size 2")
+    for engine in ("vLLM:", "SGLang:", "llama.cpp:", "Ollama:"):
+        assert engine in told
+
+
+def test_an_fp8_cache_holds_twice_the_conversations_and_is_what_is_planned_with() -> None:
+    line = "--model qwen3-32b --hardware h100"
+    plain, small = found(line), found(f"{line} --kv-cache-dtype fp8")
+    assert small["memory"]["conversations"] == pytest.approx(plain["memory"]["conversations"])
+    assert small["advice"]["max_num_seqs"] == int(plain["memory"]["conversations"]["fp8"])
+
+
+def test_a_folder_is_planned_for_by_its_configuration(tmp_path: Path) -> None:
+    config = {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288}
+    config |= {"num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}
+    config |= {"rms_norm_eps": 1e-6, "max_position_embeddings": 40960}
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    assert found(f"--model {tmp_path} --hardware h100") == found("--model qwen3-8b --hardware h100")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "--model, or --layers, --kv-heads and --head-dim"),
+        ("--model qwen9", "--model is 'qwen9'; expected one of smollm2-135m"),
+        ("--model qwen3-8b --hardware h9", "--hardware is 'h9'; expected one of l4"),
+        ("--model qwen3-8b", "nothing can be said"),
+        ("--model qwen3-8b --hardware h100 --weights fp4", "--weights is 'fp4'; expected one of bf16"),
+        ("--model qwen3-8b --hardware dgx-spark --gpus 2", "--gpus is 2; expected 1 with dgx-spark"),
+        ("--model qwen3-8b --hardware h100 --measured 16", "--measured is '16'; expected BATCH:TOK_S"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(line: str, said: str) -> None:
+    assert said in refusal(line)
+
+
+def test_models_and_machines_are_listed_with_their_sources() -> None:
+    told = CliRunner().invoke(app, ["plan", "--list"], env={"COLUMNS": "200"}).stdout
+    assert "Qwen/Qwen3-8B" in told
+    assert "NVIDIA H200 data sheet" in told
