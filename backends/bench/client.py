@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ import aiohttp
 import msgspec
 
 from backends.bench.config import BenchConfig, BenchError
+from backends.bench.datasets import Message
 from backends.wire.errors import normalise
 from backends.wire.sse import EventParser, OversizedEvent
 
@@ -26,6 +28,11 @@ class Sample:
     cached_tokens: int = 0
     counted_by_server: bool = False
     error: str = ""
+    text: list[str] | None = None  # the answer's pieces, where they are kept
+
+    @property
+    def answer(self) -> str:
+        return "".join(self.text or ())
 
     @property
     def ttft(self) -> float:
@@ -106,9 +113,11 @@ class Client:
         except (msgspec.DecodeError, LookupError, TypeError) as error:
             raise BenchError(f"{self._config.url} lists no model: name one") from error
 
-    async def send(self, model: str, prompt: str, output_tokens: int) -> Sample:
-        path, body = _request(self._config, model, prompt, output_tokens)
-        sample = Sample(sent=time.perf_counter())
+    async def send(
+        self, model: str, messages: Sequence[Message], output_tokens: int, *, keep_text: bool = False
+    ) -> Sample:
+        path, body = _request(self._config, model, messages, output_tokens)
+        sample = Sample(sent=time.perf_counter(), text=[] if keep_text else None)
         try:
             await self._send_once_more_if_stale(f"{self._base}{path}", body, sample)
         except (aiohttp.ClientError, OSError, TimeoutError, OversizedEvent, msgspec.DecodeError) as error:
@@ -151,6 +160,8 @@ def _note(sample: Sample, chunk: _Chunk, now: float) -> bool:
             sample.text_times.append(now)
             if not sample.counted_by_server:
                 sample.output_tokens += 1
+            if sample.text is not None:
+                sample.text.append(choice.text or (delta and delta.content) or "")
         if choice.finish_reason is not None:
             ended = True
             sample.text_times = sample.text_times or [now]  # all its tokens were special ones
@@ -175,7 +186,7 @@ def _address(url: str) -> tuple[str, aiohttp.BaseConnector]:
     return (base if base.endswith("/v1") else f"{base}/v1"), aiohttp.TCPConnector(limit=0)
 
 
-def _request(config: BenchConfig, model: str, prompt: str, output_tokens: int) -> tuple[str, bytes]:
+def _request(config: BenchConfig, model: str, messages: Sequence[Message], output_tokens: int) -> tuple[str, bytes]:
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": output_tokens,
@@ -186,7 +197,7 @@ def _request(config: BenchConfig, model: str, prompt: str, output_tokens: int) -
     if config.ignore_eos:
         body["ignore_eos"] = True
     if config.endpoint == "chat":
-        body["messages"] = [{"role": "user", "content": prompt}]
+        body["messages"] = messages
         return "/chat/completions", msgspec.json.encode(body)
-    body["prompt"] = prompt
+    body["prompt"] = "\n\n".join(str(message["content"]) for message in messages)
     return "/completions", msgspec.json.encode(body)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 SLO_NAMES = ("ttft", "tpot", "e2el")
+DATASETS = ("random", "sharegpt-like", "rag", "multi-turn", "custom")
 
 
 class BenchError(Exception):
@@ -21,10 +22,17 @@ class BenchConfig:
     endpoint: str = "chat"  # or "completions"
     model: str | None = None  # None: the first that the server lists
     api_key: str | None = None
-    num_requests: int = 100
-    input_tokens: int = 128  # as the server counts them, chat template included
-    output_tokens: int = 128
-    shared_prefix_tokens: int = 0  # of the input, the same in every request
+    dataset_name: str = "random"  # one of DATASETS
+    dataset_path: str | None = None  # of custom: a JSONL, see log.py
+    num_requests: int = 100  # turns, where conversations have several
+    input_tokens: int = 128  # as the server counts them, chat template included; sharegpt-like: their mean
+    output_tokens: int = 128  # sharegpt-like: their mean; custom: of lines that name none
+    shared_prefix_tokens: int = 0  # of the input, the same in every request; rag: of an instruction
+    length_sigma: float = 1.0  # of sharegpt-like: standard deviation of a length's logarithm
+    num_prefixes: int = 4  # of rag: instructions
+    documents_per_prefix: int = 8  # of rag
+    document_tokens: int = 0  # of rag, and of the input
+    num_turns: int = 4  # of multi-turn: requests in a conversation
     concurrency: int | None = None  # None: no limit
     request_rate: float = math.inf  # requests per second; inf: all at once
     burstiness: float = 1.0  # shape of the gamma arrivals: 1 Poisson, below 1 burstier, inf constant
@@ -35,28 +43,56 @@ class BenchConfig:
     timeout_s: float = 600.0
 
 
+Check = tuple[bool, str, object, str]
+
+
 def validate(config: BenchConfig) -> list[str]:
     """Every fault, each naming the field, its value and what was expected."""
-    checks = [
+    checks = [*_server_checks(config), *_dataset_checks(config), *_arrival_checks(config)]
+    return [f"{name} is {value!r}: expected {wanted}" for holds, name, value, wanted in checks if not holds]
+
+
+def _server_checks(config: BenchConfig) -> list[Check]:
+    return [
         (config.url.startswith(("http://", "https://", "unix:")), "url", config.url, "http://, https:// or unix:"),
         (config.endpoint in ("chat", "completions"), "endpoint", config.endpoint, "chat or completions"),
-        (config.num_requests >= 1, "num_requests", config.num_requests, "at least 1"),
-        (config.input_tokens >= 1, "input_tokens", config.input_tokens, "at least 1"),
-        (config.output_tokens >= 1, "output_tokens", config.output_tokens, "at least 1"),
-        (
-            0 <= config.shared_prefix_tokens < config.input_tokens,
-            "shared_prefix_tokens",
-            config.shared_prefix_tokens,
-            f"0 or more and below the {config.input_tokens} input tokens",
-        ),
-        (config.concurrency is None or config.concurrency >= 1, "concurrency", config.concurrency, "at least 1"),
-        (config.request_rate > 0, "request_rate", config.request_rate, "above 0"),
-        (config.burstiness > 0, "burstiness", config.burstiness, "above 0"),
-        (config.num_warmups >= 0, "num_warmups", config.num_warmups, "0 or more"),
         (config.timeout_s > 0, "timeout_s", config.timeout_s, "above 0"),
         (set(config.goodput) <= set(SLO_NAMES), "goodput", ", ".join(config.goodput), ", ".join(SLO_NAMES)),
     ]
-    return [f"{name} is {value!r}: expected {wanted}" for holds, name, value, wanted in checks if not holds]
+
+
+def _dataset_checks(config: BenchConfig) -> list[Check]:
+    custom, rag = config.dataset_name == "custom", config.dataset_name == "rag"
+    shared = config.shared_prefix_tokens + (config.document_tokens if rag else 0)
+    name = "shared_prefix_tokens with document_tokens" if rag else "shared_prefix_tokens"
+    return [
+        (config.dataset_name in DATASETS, "dataset_name", config.dataset_name, ", ".join(DATASETS)),
+        (not custom or bool(config.dataset_path), "dataset_path", config.dataset_path, "a JSONL file with custom"),
+        (custom or not config.dataset_path, "dataset_path", config.dataset_path, "none but with dataset_name custom"),
+        _at_least(1, "num_requests", config.num_requests),
+        _at_least(1, "input_tokens", config.input_tokens),
+        _at_least(1, "output_tokens", config.output_tokens),
+        _at_least(1 if rag else 0, "shared_prefix_tokens", config.shared_prefix_tokens),
+        (shared < config.input_tokens, name, shared, f"below the {config.input_tokens} input tokens"),
+        _at_least(1 if rag else 0, "document_tokens", config.document_tokens),
+        _at_least(1, "num_prefixes", config.num_prefixes),
+        _at_least(1, "documents_per_prefix", config.documents_per_prefix),
+        _at_least(1, "num_turns", config.num_turns),
+        (0 <= config.length_sigma <= 3, "length_sigma", config.length_sigma, "0 to 3"),
+    ]
+
+
+def _arrival_checks(config: BenchConfig) -> list[Check]:
+    return [
+        (config.concurrency is None or config.concurrency >= 1, "concurrency", config.concurrency, "at least 1"),
+        (config.request_rate > 0, "request_rate", config.request_rate, "above 0"),
+        (config.burstiness > 0, "burstiness", config.burstiness, "above 0"),
+        _at_least(0, "num_warmups", config.num_warmups),
+    ]
+
+
+def _at_least(least: int, name: str, value: int) -> Check:
+    return value >= least, name, value, f"at least {least}"
 
 
 def parse_goodput(terms: Iterable[str]) -> dict[str, float]:

@@ -38,8 +38,11 @@ def fitted(words_a: int, tokens_a: int, words_b: int, tokens_b: int) -> Scale:
     return Scale(tokens_a - per_word * words_a, per_word) if per_word > 0 else Scale()
 
 
-def prompt(words: int, shared_words: int, seed: int, index: int) -> str:
-    """`index` tells the requests of a run apart from the first unshared word on; the same seed gives the same text."""
-    shared = random.Random(f"{seed}/shared").choices(WORDS, k=shared_words)
-    own = random.Random(f"{seed}/{index}").choices(WORDS, k=max(1, words - shared_words))
-    return " ".join(shared + own)
+def words(count: int, seed: int, name: str | int) -> list[str]:
+    """The same for the same seed and name."""
+    return random.Random(f"{seed}/{name}").choices(WORDS, k=count)
+
+
+def prompt(length: int, shared: int, seed: int, index: int) -> str:
+    """Of `length` words, `shared` of them as in every other; `index` tells the prompts of a run apart after those."""
+    return " ".join(words(shared, seed, "shared") + words(max(1, length - shared), seed, index))

@@ -9,15 +9,18 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import uvloop
 
 from backends.bench.arrivals import send_times
 from backends.bench.client import Client, Sample
 from backends.bench.config import BenchConfig, BenchError, validate
+from backends.bench.datasets import Conversation, Message, conversations, user
 from backends.bench.prompts import Scale, fitted, prompt
 from backends.bench.report import Report, make_report
+
+T = TypeVar("T")
 
 _SHORT_WORDS = 8
 
@@ -57,18 +60,16 @@ async def measure(config: BenchConfig, on_progress: OnProgress | None = None) ->
     date = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     async with Client(config) as client:
         model = config.model or await client.first_model()
-        prompts = await _prompts(client, config, model)
-        await _gather([client.send(model, text, config.output_tokens) for text in prompts[config.num_requests :]])
-        samples = await _send_all(client, config, model, prompts[: config.num_requests], on_progress)
+        scale = await _fit(client, config, model)
+        asked = conversations(config, scale)
+        await _gather([client.send(model, [user(text)], config.output_tokens) for text in _warmups(config, scale)])
+        samples = await _send_all(client, config, model, asked, on_progress)
     return make_report(config, model, date, samples)
 
 
-async def _prompts(client: Client, config: BenchConfig, model: str) -> list[str]:
-    """Those of the run, then those of the warm-up; all different."""
-    scale = await _fit(client, config, model)
-    words = scale.words_for(config.input_tokens)
-    shared = round(config.shared_prefix_tokens / scale.per_word)
-    return [prompt(words, shared, config.seed, index) for index in range(config.num_requests + config.num_warmups)]
+def _warmups(config: BenchConfig, scale: Scale) -> list[str]:
+    """Prompts that occur neither in the run nor in fitting."""
+    return [prompt(scale.words_for(config.input_tokens), 0, config.seed, -3 - at) for at in range(config.num_warmups)]
 
 
 async def _fit(client: Client, config: BenchConfig, model: str) -> Scale:
@@ -82,32 +83,48 @@ async def _fit(client: Client, config: BenchConfig, model: str) -> Scale:
 
 
 async def _first(client: Client, model: str, text: str) -> Sample:
-    sample = await client.send(model, text, 1)
+    sample = await client.send(model, [user(text)], 1)
     if sample.error:
         raise BenchError(f"the first request failed: {sample.error}")
     return sample
 
 
 async def _send_all(
-    client: Client, config: BenchConfig, model: str, prompts: list[str], on_progress: OnProgress | None
+    client: Client, config: BenchConfig, model: str, asked: list[Conversation], on_progress: OnProgress | None
 ) -> list[Sample]:
-    progress = Progress(len(prompts))
+    """Whoever has come holds a place for the whole conversation, as a person does."""
+    progress = Progress(sum(len(conversation.turns) for conversation in asked))
     gate: AbstractAsyncContextManager[None] = (
         asyncio.Semaphore(config.concurrency) if config.concurrency else nullcontext()
     )
     start = asyncio.get_running_loop().time()
 
-    async def send(text: str, at: float) -> Sample:
+    async def converse(conversation: Conversation, at: float) -> list[Sample]:
         if (wait := start + at - asyncio.get_running_loop().time()) > 0:
             await asyncio.sleep(wait)
         async with gate:
-            _tell(progress, on_progress, started=1)
-            sample = await client.send(model, text, config.output_tokens)
-        _tell(progress, on_progress, done=not sample.error, failed=bool(sample.error), tokens=sample.output_tokens)
-        return sample
+            return await _converse(client, model, conversation, progress, on_progress)
 
-    times = send_times(len(prompts), config.request_rate, config.burstiness, random.Random(config.seed))
-    return await _gather([send(text, at) for text, at in zip(prompts, times, strict=True)])
+    times = send_times(len(asked), config.request_rate, config.burstiness, random.Random(config.seed))
+    held = await _gather([converse(one, at) for one, at in zip(asked, times, strict=True)])
+    return [sample for samples in held for sample in samples]
+
+
+async def _converse(
+    client: Client, model: str, conversation: Conversation, progress: Progress, on_progress: OnProgress | None
+) -> list[Sample]:
+    """Turn after turn, each with what was said so far. A turn that failed is forgotten by those after it."""
+    said: list[Message] = []
+    samples = []
+    for turn in conversation.turns:
+        asked = [*said, *turn.messages]
+        _tell(progress, on_progress, started=1)
+        sample = await client.send(model, asked, turn.output_tokens, keep_text=turn is not conversation.turns[-1])
+        _tell(progress, on_progress, done=not sample.error, failed=bool(sample.error), tokens=sample.output_tokens)
+        samples.append(sample)
+        if not sample.error:
+            said = [*asked, {"role": "assistant", "content": sample.answer}]
+    return samples
 
 
 def _tell(
@@ -127,8 +144,8 @@ def _tell(
         on_progress(progress)
 
 
-async def _gather(work: list[Coroutine[Any, Any, Sample]]) -> list[Sample]:
-    """All samples in order. One bug or cancellation ends them all: no request outlives the run."""
+async def _gather(work: list[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order. One bug or cancellation ends them all: no request outlives the run."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one) for one in work]
     return [task.result() for task in tasks]

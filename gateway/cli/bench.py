@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,15 @@ from gateway.cli.console import CliError, note, plain
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server, what formats cost, or the GPU's kernels.")
 
+
+def _option(panel: str, help_text: str, **more: Any) -> Any:
+    return typer.Option(help=help_text, rich_help_panel=panel, **more)
+
+
+_server = partial(_option, "Server")
+_dataset = partial(_option, "Requests")
+_arrival = partial(_option, "Arrivals")
+_result = partial(_option, "Result")
 
 app.command()(quantization)
 app.command()(kernels)
@@ -27,30 +37,41 @@ def bench() -> None:
 
 @app.command()
 def serve(
-    url: Annotated[str, typer.Option(help="http(s)://host:port or unix:/path.")] = "http://127.0.0.1:8080",
-    endpoint: Annotated[str, typer.Option(help="chat or completions.")] = "chat",
-    model: Annotated[str | None, typer.Option(help="[default: the first that the server lists]")] = None,
+    url: Annotated[str, _server("http(s)://host:port or unix:/path.")] = "http://127.0.0.1:8080",
+    endpoint: Annotated[str, _server("chat or completions.")] = "chat",
+    model: Annotated[str | None, _server("Without it: the first that the server lists.")] = None,
     api_key: Annotated[
         str | None,
-        typer.Option(envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True, help="Sent as a bearer token."),
+        _server("Sent as a bearer token.", envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True),
     ] = None,
-    num_requests: Annotated[int, typer.Option(help="How many requests to send.")] = 100,
-    input_tokens: Annotated[int, typer.Option(help="Length of a prompt, as the server counts it.")] = 128,
-    output_tokens: Annotated[int, typer.Option(help="Length of an answer.")] = 128,
-    shared_prefix_tokens: Annotated[int, typer.Option(help="Of the prompt, the same in every request.")] = 0,
-    concurrency: Annotated[int | None, typer.Option(help="Most requests at once. [default: no limit]")] = None,
-    request_rate: Annotated[float, typer.Option(help="Arrivals per second; inf: all at once.")] = math.inf,
-    burstiness: Annotated[float, typer.Option(help="1: Poisson arrivals; below 1 burstier; inf: constant.")] = 1.0,
-    num_warmups: Annotated[int, typer.Option(help="Requests before the clock starts.")] = 1,
+    ignore_eos: Annotated[bool, _server("Answers of exactly the length; not every service knows it.")] = True,
+    timeout: Annotated[float, _server("Seconds for one request.")] = 600.0,
+    dataset_name: Annotated[str, _dataset("random, sharegpt-like, rag, multi-turn or custom.")] = "random",
+    dataset_path: Annotated[str | None, _dataset("Of custom: a JSONL with prompt or messages in a line.")] = None,
+    num_requests: Annotated[int, _dataset("How many requests to send.")] = 100,
+    input_tokens: Annotated[
+        int, _dataset("Length of a prompt, as the server counts it. sharegpt-like: mean; multi-turn: of each turn.")
+    ] = 128,
+    output_tokens: Annotated[int, _dataset("Length of an answer. sharegpt-like: mean.")] = 128,
+    shared_prefix_tokens: Annotated[
+        int, _dataset("Of the prompt, the same in every request. rag: of an instruction.")
+    ] = 0,
+    length_sigma: Annotated[float, _dataset("Of sharegpt-like: spread of the lengths' logarithm.")] = 1.0,
+    num_prefixes: Annotated[int, _dataset("Of rag: instructions.")] = 4,
+    documents_per_prefix: Annotated[int, _dataset("Of rag: documents of an instruction.")] = 8,
+    document_tokens: Annotated[int, _dataset("Of rag: of the prompt, after the instruction.")] = 0,
+    num_turns: Annotated[int, _dataset("Of multi-turn: requests in a conversation.")] = 4,
+    seed: Annotated[int, _dataset("Of prompts and arrivals.")] = 0,
+    concurrency: Annotated[int | None, _arrival("Most conversations at once; without it no limit.")] = None,
+    request_rate: Annotated[float, _arrival("Arrivals per second; inf: all at once.")] = math.inf,
+    burstiness: Annotated[float, _arrival("1: Poisson arrivals; below 1 burstier; inf: constant.")] = 1.0,
+    num_warmups: Annotated[int, _arrival("Requests before the clock starts.")] = 1,
     goodput: Annotated[
-        list[str] | None, typer.Option(help="NAME:MILLISECONDS with a name of ttft, tpot, e2el; may be repeated.")
+        list[str] | None, _result("NAME:MILLISECONDS with a name of ttft, tpot, e2el; may be repeated.")
     ] = None,
-    ignore_eos: Annotated[bool, typer.Option(help="Answers of exactly the length; not every service knows it.")] = True,
-    seed: Annotated[int, typer.Option(help="Of prompts and arrivals.")] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds for one request.")] = 600.0,
-    output: Annotated[Path | None, typer.Option(help="Also write the figures here, as JSON.")] = None,
+    output: Annotated[Path | None, _result("Also write the figures here, as JSON.")] = None,
 ) -> None:
-    """Send prompts of fixed lengths to an OpenAI-compatible server; print latencies, throughput and goodput."""
+    """Send requests to an OpenAI-compatible server; print latencies, throughput and goodput."""
     from backends.bench import BenchConfig, BenchError, live_progress, parse_goodput, run_bench, validate
 
     try:
@@ -59,10 +80,17 @@ def serve(
             endpoint=endpoint,
             model=model,
             api_key=api_key,
+            dataset_name=dataset_name,
+            dataset_path=dataset_path,
             num_requests=num_requests,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             shared_prefix_tokens=shared_prefix_tokens,
+            length_sigma=length_sigma,
+            num_prefixes=num_prefixes,
+            documents_per_prefix=documents_per_prefix,
+            document_tokens=document_tokens,
+            num_turns=num_turns,
             concurrency=concurrency,
             request_rate=request_rate,
             burstiness=burstiness,
