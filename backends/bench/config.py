@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 SLO_NAMES = ("ttft", "tpot", "e2el")
 DATASETS = ("random", "sharegpt-like", "rag", "multi-turn", "custom")
+RAMPS = ("linear", "exponential")
 
 
 class BenchError(Exception):
@@ -33,9 +34,14 @@ class BenchConfig:
     documents_per_prefix: int = 8  # of rag
     document_tokens: int = 0  # of rag, and of the input
     num_turns: int = 4  # of multi-turn: requests in a conversation
-    concurrency: int | None = None  # None: no limit
-    request_rate: float = math.inf  # requests per second; inf: all at once
+    concurrency: int | None = None  # conversations; None: no limit
+    request_rate: float = math.inf  # arrivals per second; inf: all at once
     burstiness: float = 1.0  # shape of the gamma arrivals: 1 Poisson, below 1 burstier, inf constant
+    burst_size: int = 1  # so many arrive at the same moment; the rate stays
+    ramp_up_strategy: str | None = None  # linear or exponential, in the place of request_rate
+    ramp_up_start_rps: float | None = None
+    ramp_up_end_rps: float | None = None
+    replay_speed: float | None = None  # of custom: as the log's timestamps say, so many times as fast
     num_warmups: int = 1
     goodput: Mapping[str, float] = field(default_factory=dict)  # SLO name > milliseconds
     ignore_eos: bool = True  # False for services that refuse the field
@@ -83,12 +89,31 @@ def _dataset_checks(config: BenchConfig) -> list[Check]:
 
 
 def _arrival_checks(config: BenchConfig) -> list[Check]:
+    ramp = config.ramp_up_strategy
+    ends = {"ramp_up_start_rps": config.ramp_up_start_rps, "ramp_up_end_rps": config.ramp_up_end_rps}
+    speed = config.replay_speed
+    ways = [ramp is not None, speed is not None, not math.isinf(config.request_rate)]
     return [
         (config.concurrency is None or config.concurrency >= 1, "concurrency", config.concurrency, "at least 1"),
         (config.request_rate > 0, "request_rate", config.request_rate, "above 0"),
         (config.burstiness > 0, "burstiness", config.burstiness, "above 0"),
+        _at_least(1, "burst_size", config.burst_size),
+        (ramp in (None, *RAMPS), "ramp_up_strategy", ramp, " or ".join(RAMPS)),
+        *((_is_rate(rate) if ramp else rate is None, name, rate, _expected(ramp)) for name, rate in ends.items()),
+        (speed is None or _is_rate(speed), "replay_speed", speed, "above 0"),
+        (speed is None or config.dataset_name == "custom", "replay_speed", speed, "a log: dataset_name custom"),
+        (speed is None or config.burst_size == 1, "burst_size", config.burst_size, "1 with replay_speed"),
+        (sum(ways) <= 1, "request_rate", config.request_rate, "one of request_rate, ramp_up_strategy, replay_speed"),
         _at_least(0, "num_warmups", config.num_warmups),
     ]
+
+
+def _is_rate(value: float | None) -> bool:
+    return value is not None and 0 < value < math.inf
+
+
+def _expected(ramp: str | None) -> str:
+    return f"a finite rate above 0 with a {ramp} ramp" if ramp else "none but with ramp_up_strategy"
 
 
 def _at_least(least: int, name: str, value: int) -> Check:

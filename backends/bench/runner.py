@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from backends.bench.arrivals import send_times
+from backends.bench.arrivals import arrivals
 from backends.bench.client import Client, Sample
 from backends.bench.config import BenchConfig, BenchError, validate
 from backends.bench.datasets import Conversation, Message, conversations, user
@@ -21,6 +20,8 @@ from backends.bench.prompts import Scale, fitted, prompt
 from backends.bench.report import Report, make_report
 
 T = TypeVar("T")
+
+Schedule = list[tuple[Conversation, float]]  # and the seconds from the start at which it begins
 
 _SHORT_WORDS = 8
 
@@ -62,8 +63,9 @@ async def measure(config: BenchConfig, on_progress: OnProgress | None = None) ->
         model = config.model or await client.first_model()
         scale = await _fit(client, config, model)
         asked = conversations(config, scale)
+        times = arrivals(config, [one.at for one in asked])
         await _gather([client.send(model, [user(text)], config.output_tokens) for text in _warmups(config, scale)])
-        samples = await _send_all(client, config, model, asked, on_progress)
+        samples = await _send_all(client, config, model, list(zip(asked, times, strict=True)), on_progress)
     return make_report(config, model, date, samples)
 
 
@@ -90,10 +92,14 @@ async def _first(client: Client, model: str, text: str) -> Sample:
 
 
 async def _send_all(
-    client: Client, config: BenchConfig, model: str, asked: list[Conversation], on_progress: OnProgress | None
+    client: Client,
+    config: BenchConfig,
+    model: str,
+    asked: Schedule,
+    on_progress: OnProgress | None,
 ) -> list[Sample]:
     """Whoever has come holds a place for the whole conversation, as a person does."""
-    progress = Progress(sum(len(conversation.turns) for conversation in asked))
+    progress = Progress(sum(len(conversation.turns) for conversation, _ in asked))
     gate: AbstractAsyncContextManager[None] = (
         asyncio.Semaphore(config.concurrency) if config.concurrency else nullcontext()
     )
@@ -105,8 +111,7 @@ async def _send_all(
         async with gate:
             return await _converse(client, model, conversation, progress, on_progress)
 
-    times = send_times(len(asked), config.request_rate, config.burstiness, random.Random(config.seed))
-    held = await _gather([converse(one, at) for one, at in zip(asked, times, strict=True)])
+    held = await _gather([converse(one, at) for one, at in asked])
     return [sample for samples in held for sample in samples]
 
 

@@ -65,6 +65,13 @@ def serve(
     concurrency: Annotated[int | None, _arrival("Most conversations at once; without it no limit.")] = None,
     request_rate: Annotated[float, _arrival("Arrivals per second; inf: all at once.")] = math.inf,
     burstiness: Annotated[float, _arrival("1: Poisson arrivals; below 1 burstier; inf: constant.")] = 1.0,
+    burst_size: Annotated[int, _arrival("So many arrive together; the rate stays.")] = 1,
+    ramp_up_strategy: Annotated[str | None, _arrival("linear or exponential: a rate that moves.")] = None,
+    ramp_up_start_rps: Annotated[float | None, _arrival("Arrivals per second at the ramp's start.")] = None,
+    ramp_up_end_rps: Annotated[float | None, _arrival("Arrivals per second at the ramp's end.")] = None,
+    replay_speed: Annotated[
+        float | None, _arrival("Of custom: at the log's timestamps, so many times as fast; 1: as it was.")
+    ] = None,
     num_warmups: Annotated[int, _arrival("Requests before the clock starts.")] = 1,
     goodput: Annotated[
         list[str] | None, _result("NAME:MILLISECONDS with a name of ttft, tpot, e2el; may be repeated.")
@@ -94,6 +101,11 @@ def serve(
             concurrency=concurrency,
             request_rate=request_rate,
             burstiness=burstiness,
+            burst_size=burst_size,
+            ramp_up_strategy=ramp_up_strategy,
+            ramp_up_start_rps=ramp_up_start_rps,
+            ramp_up_end_rps=ramp_up_end_rps,
+            replay_speed=replay_speed,
             num_warmups=num_warmups,
             goodput=parse_goodput(goodput or ()),
             ignore_eos=ignore_eos,
