@@ -12,6 +12,7 @@ import typer
 
 from gateway.cli.bench_formats import quantization
 from gateway.cli.bench_kernels import kernels
+from gateway.cli.bench_sweep import sweep
 from gateway.cli.console import CliError, note, plain
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server, what formats cost, or the GPU's kernels.")
@@ -28,6 +29,7 @@ _result = partial(_option, "Result")
 
 app.command()(quantization)
 app.command()(kernels)
+app.command()(sweep)
 
 
 @app.callback()

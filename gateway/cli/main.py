@@ -26,6 +26,7 @@ from gateway.cli import (
     up,
     usage,
     users,
+    verify,
 )
 from gateway.cli.console import CliError, note
 
@@ -55,6 +56,7 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(backends.app, name="backends")
 app.command("plan")(plan.plan)
 app.add_typer(bench.app, name="bench")
+app.command("verify")(verify.verify)
 app.command("doctor")(doctor.doctor)
 
 

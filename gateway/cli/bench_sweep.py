@@ -1,0 +1,142 @@
+"""`sekisho bench sweep`: flags for the search of backends.bench.sweep, its points as they come, and its advice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from gateway.cli.console import CliError, note, plain
+
+if TYPE_CHECKING:
+    from backends.bench import BenchConfig
+    from backends.bench.sweep import Point, Sweep, Target
+
+_HEAD = f"{'at once':>8}{'tok/s':>9}{'each p95':>10}{'TTFT p95 ms':>13}{'decoding':>10}{'failed':>8}  target"
+
+
+class _Size(NamedTuple):
+    """rounds: requests of each place; repeats: runs of each point."""
+
+    rounds: int
+    repeats: int
+    max_concurrency: int
+    input_tokens: int
+    output_tokens: int
+
+
+_FULL = _Size(4, 3, 256, 128, 128)
+_QUICK = _Size(2, 1, 32, 64, 32)  # a laptop's CPU carries it
+
+
+def sweep(
+    url: Annotated[str, typer.Option(help="http(s)://host:port or unix:/path.")] = "http://127.0.0.1:8080",
+    endpoint: Annotated[str, typer.Option(help="chat or completions.")] = "chat",
+    model: Annotated[str | None, typer.Option(help="[default: the first that the server lists]")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True, help="Sent as a bearer token."),
+    ] = None,
+    target: Annotated[float, typer.Option(min=0.1, help="Output tokens a second that each should have.")] = 20.0,
+    ttft_p95: Annotated[
+        float | None, typer.Option(min=1, help="Also: milliseconds until the first token, for 95 %. [default: any]")
+    ] = None,
+    max_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="The search ends here. [default: 256; quick: 32]")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Requests that each of them sends in turn. [default: 4; quick: 2]")
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each point; medians decide. [default: 3; quick: 1]")
+    ] = None,
+    input_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Length of a prompt. [default: 128; quick: 64]")
+    ] = None,
+    output_tokens: Annotated[
+        int | None, typer.Option(min=2, help="Length of an answer. [default: 128; quick: 32]")
+    ] = None,
+    shared_prefix_tokens: Annotated[int, typer.Option(min=0, help="Of the prompt, the same in every request.")] = 0,
+    ignore_eos: Annotated[bool, typer.Option(help="Answers of exactly the length; not every service knows it.")] = True,
+    quick: Annotated[bool, typer.Option("--quick", help="A coarse look, for a laptop.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the prompts; each run takes the next one.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds for one request.")] = 600.0,
+    output: Annotated[Path | None, typer.Option(help="Also write points, runs and advice here, as JSON.")] = None,
+) -> None:
+    """Find how many at once still get the target speed, and what to start the engine with (--max-num-seqs)."""
+    from backends.bench import BenchConfig, BenchError, validate
+    from backends.bench.sweep import Target, advice
+
+    size = _QUICK if quick else _FULL
+    config = BenchConfig(
+        url=url,
+        endpoint=endpoint,
+        model=model,
+        api_key=api_key,
+        num_requests=rounds or size.rounds,  # of each place
+        input_tokens=input_tokens or size.input_tokens,
+        output_tokens=output_tokens or size.output_tokens,
+        shared_prefix_tokens=shared_prefix_tokens,
+        ignore_eos=ignore_eos,
+        seed=seed,
+        timeout_s=timeout,
+    )
+    if faults := validate(config):
+        raise CliError("this cannot be measured:\n  " + "\n  ".join(faults), exit_code=2)
+    wanted = Target(target, ttft_p95)
+    try:
+        found, runs = _searched(config, wanted, max_concurrency or size.max_concurrency, repeats or size.repeats)
+    except BenchError as fault:
+        raise CliError(str(fault)) from fault
+    said = advice(found, wanted)
+    plain(said)
+    if output is not None:
+        output.write_text(json.dumps(_as_dict(found, wanted, said) | {"runs": runs}, indent=2) + "\n", "utf-8")
+        note(f"Written to {output}")
+
+
+def _searched(config: BenchConfig, target: Target, limit: int, repeats: int) -> tuple[Sweep, list[dict[str, object]]]:
+    """The sweep, and the report of each of its runs."""
+    from backends.bench import live_progress, run_bench
+    from backends.bench.sweep import point_of, search
+
+    seeds = count(config.seed)  # a prompt that was sent before would be found in a prefix cache
+    runs: list[dict[str, object]] = []
+
+    def measured(concurrency: int) -> Point:
+        reports = []
+        for _ in range(repeats):
+            number = concurrency * config.num_requests
+            one = replace(config, concurrency=concurrency, num_requests=number, seed=next(seeds))
+            with live_progress() as on_progress:
+                reports.append(run_bench(one, on_progress))
+        runs.extend(report.to_dict() for report in reports)
+        point = point_of(concurrency, reports, target)
+        plain(_line(point))
+        return point
+
+    plain(_HEAD)
+    return search(measured, limit), runs
+
+
+def _line(point: Point) -> str:
+    return (
+        f"{point.concurrency:>8}{point.output_tok_s:>9.1f}{point.per_person_tok_s:>10.1f}{point.ttft_p95_ms:>13.0f}"
+        f"{point.decoding:>10.1f}{point.failed:>8}  {point.missed or 'met'}"
+    )
+
+
+def _as_dict(found: Sweep, target: Target, said: str) -> dict[str, object]:
+    return {
+        "target_tok_s": target.tok_s,
+        "target_ttft_p95_ms": target.ttft_p95_ms,
+        "best_concurrency": found.best,
+        "bounded": found.bounded,
+        "max_num_seqs": found.max_num_seqs,
+        "advice": said,
+        "points": [asdict(point) | {"meets": point.meets, "queued": point.queued} for point in found.points],
+    }
