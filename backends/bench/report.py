@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backends.bench.client import Sample
 from backends.bench.config import BenchConfig
 from backends.bench.stats import Spread, inter_token_gaps, meets, peak_concurrency, peak_token_rate, spread
+from backends.bench.strain import Strain
 
 _WIDTH = 50
 _SPREADS = (
@@ -40,6 +41,7 @@ class Report:
     peak_concurrency: int
     spreads: dict[str, Spread]
     samples: tuple[Sample, ...]
+    strain: Strain = field(default_factory=Strain)  # of the load generator
 
     @property
     def request_throughput(self) -> float:
@@ -72,10 +74,12 @@ class Report:
         return "\n".join([*lines, "=" * _WIDTH, *_remarks(self)])
 
     def to_dict(self, *, detailed: bool = False) -> dict[str, Any]:
-        return {**_facts(self), **_spread_facts(self), **(_details(self) if detailed else {})}
+        return {**_facts(self), **self.strain.to_dict(), **_spread_facts(self), **(_details(self) if detailed else {})}
 
 
-def make_report(config: BenchConfig, model: str, date: str, samples: list[Sample]) -> Report:
+def make_report(
+    config: BenchConfig, model: str, date: str, samples: list[Sample], strain: Strain | None = None
+) -> Report:
     done = [sample for sample in samples if not sample.error]
     start = min((sample.sent for sample in samples), default=0.0)
     end = max((sample.text_times[-1] for sample in samples if sample.text_times), default=start)
@@ -101,6 +105,7 @@ def make_report(config: BenchConfig, model: str, date: str, samples: list[Sample
             "e2el": _milliseconds([sample.e2e for sample in done]),
         },
         samples=tuple(samples),
+        strain=strain or Strain(),
     )
 
 
@@ -155,6 +160,12 @@ def _remarks(report: Report) -> list[str]:
     remarks = [f"{count} x {error}" for error, count in list(report.errors.items())[:5]]
     if not report.counted_by_server:
         remarks.append("The server sent no usage: pieces of text were counted as tokens.")
+    if bottlenecks := report.strain.bottlenecks:
+        remarks += [
+            "The load generator was a bottleneck: the server may be better than these figures.",
+            *(f"  {reason}" for reason in bottlenecks),
+            "  Run it on another machine than the server's, or share the load out over several of them.",
+        ]
     return remarks
 
 

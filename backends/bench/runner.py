@@ -18,6 +18,7 @@ from backends.bench.config import BenchConfig, BenchError, validate
 from backends.bench.datasets import Conversation, Message, conversations, user
 from backends.bench.prompts import Scale, fitted, prompt
 from backends.bench.report import Report, make_report
+from backends.bench.strain import StrainGauge
 
 T = TypeVar("T")
 
@@ -65,8 +66,10 @@ async def measure(config: BenchConfig, on_progress: OnProgress | None = None) ->
         asked = conversations(config, scale)
         times = arrivals(config, [one.at for one in asked])
         await _gather([client.send(model, [user(text)], config.output_tokens) for text in _warmups(config, scale)])
-        samples = await _send_all(client, config, model, list(zip(asked, times, strict=True)), on_progress)
-    return make_report(config, model, date, samples)
+        async with StrainGauge() as gauge:
+            schedule = list(zip(asked, times, strict=True))
+            samples = await _send_all(client, config, model, schedule, gauge, on_progress)
+    return make_report(config, model, date, samples, gauge.read())
 
 
 def _warmups(config: BenchConfig, scale: Scale) -> list[str]:
@@ -96,6 +99,7 @@ async def _send_all(
     config: BenchConfig,
     model: str,
     asked: Schedule,
+    gauge: StrainGauge,
     on_progress: OnProgress | None,
 ) -> list[Sample]:
     """Whoever has come holds a place for the whole conversation, as a person does."""
@@ -103,11 +107,12 @@ async def _send_all(
     gate: AbstractAsyncContextManager[None] = (
         asyncio.Semaphore(config.concurrency) if config.concurrency else nullcontext()
     )
-    start = asyncio.get_running_loop().time()
+    start = time.perf_counter()
 
     async def converse(conversation: Conversation, at: float) -> list[Sample]:
-        if (wait := start + at - asyncio.get_running_loop().time()) > 0:
-            await asyncio.sleep(wait)
+        if at > 0:
+            await asyncio.sleep(start + at - time.perf_counter())
+            gauge.note_send(time.perf_counter() - start - at)
         async with gate:
             return await _converse(client, model, conversation, progress, on_progress)
 

@@ -176,4 +176,4 @@ async def test_the_table_has_vllms_layout(tmp_path: Path) -> None:
     assert "---------------Time to First Token----------------" in lines
     assert "-----Time per Output Token (excl. 1st token)------" in lines
     assert any(line.startswith("P95 E2EL (ms):") for line in lines)
-    assert max(map(len, lines)) <= 51
+    assert max(map(len, lines[: lines.index("=" * 50)])) <= 51
