@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli.bench_files import refuse_unwritable, write_pages
 from gateway.cli.bench_formats import quantization
 from gateway.cli.bench_kernels import kernels
 from gateway.cli.bench_sweep import sweep
@@ -79,10 +80,15 @@ def serve(
         list[str] | None, _result("NAME:MILLISECONDS with a name of ttft, tpot, e2el; may be repeated.")
     ] = None,
     output: Annotated[Path | None, _result("Also write the figures here, as JSON.")] = None,
+    html: Annotated[Path | None, _result("Also write a page with the figures and plots here.")] = None,
+    csv: Annotated[
+        Path | None, _result("Also write one line a request here, and the figures to NAME-summary.csv.")
+    ] = None,
 ) -> None:
     """Send requests to an OpenAI-compatible server; print latencies, throughput and goodput."""
     from backends.bench import BenchConfig, BenchError, live_progress, parse_goodput, run_bench, validate
 
+    refuse_unwritable(output=output, html=html, csv=csv)
     try:
         config = BenchConfig(
             url=url,
@@ -124,3 +130,4 @@ def serve(
     if output is not None:
         output.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")
         note(f"Written to {output}")
+    write_pages({report.model: report.to_dict(detailed=True)}, html, csv)

@@ -1,0 +1,8 @@
+"""A run's figures for people: a page to look at and sheets for a spreadsheet. Reads vLLM's names."""
+
+from __future__ import annotations
+
+from backends.bench.pages.page import html_page
+from backends.bench.pages.sheets import requests_csv, summary_csv
+
+__all__ = ["html_page", "requests_csv", "summary_csv"]

@@ -1,0 +1,138 @@
+"""The page: whole without the network, safe whatever a server says, and what it tells."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from backends.bench.pages import html_page
+from tests.backends.bench.results import EVIL, answered, failed, result
+from tests.gateway.test_in_chromium import chromium
+
+RUNS = {
+    f"{count} at once {EVIL}": result(
+        *(answered(0.01 * index, 0.5 + 0.1 * index, 1 + 0.1 * index, 2 + 0.2 * index) for index in range(count)),
+        failed(0.3),
+        concurrency=count,
+    )
+    for count in (1, 4)
+}
+
+
+class Seen(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.open: list[str] = []
+        self.figures: list[str] = []
+        self.cells: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+        self.figures += [value or "" for name, value in attrs if tag == "svg" and name == "aria-label"]
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if "td" in self.open:
+            self.cells.append(data)
+
+
+def test_it_fetches_nothing_and_runs_nothing() -> None:
+    seen = Seen(html_page(RUNS, EVIL))
+    assert not {"script", "link", "img", "iframe", "object", "a"} & set(seen.tags)
+    assert not [name for name in seen.attributes if name in ("src", "href", "style") or name.startswith("on")]
+
+
+def test_the_plots_are_those_of_each_run_and_those_of_all_together() -> None:
+    seen = Seen(html_page(RUNS))
+    first, second = RUNS
+    assert seen.figures == [
+        "Time to first token (share of requests)",
+        "Inter-token latency (share of gaps)",
+        "Throughput of all against speed for one person",
+        f"Requests running: {first}",
+        f"Requests running: {second}",
+    ]
+
+
+def test_each_run_has_its_line_and_its_dot() -> None:
+    page = html_page(RUNS)
+    pieces = [piece.split("</svg>")[0] for piece in page.split("<figure>")[1:]]
+    plots = [ElementTree.fromstring(piece[piece.index("<svg") :] + "</svg>") for piece in pieces]
+    for cumulative in plots[:2]:
+        assert [path.attrib["class"] for path in cumulative.findall("path") if "line" in path.attrib["class"]] == [
+            "line c0 d0",
+            "line c1 d1",
+        ]
+    assert len(plots[2].findall("circle")) == 2
+    for running in plots[3:]:
+        assert [path.attrib["class"] for path in running.findall("path") if "area" in path.attrib["class"]] == [
+            "area waits c0",
+            "area c0",
+        ]
+
+
+def test_figures_stand_in_the_table_a_column_a_run() -> None:
+    page = html_page(RUNS)
+    cells = Seen(page).cells
+    for one in RUNS.values():
+        assert f"{one['output_throughput']:,.2f}" in cells
+        assert f"{one['p99_e2el_ms']:,.2f}" in cells
+    assert "Request goodput" not in page, "no run has one"
+
+
+def test_a_figure_that_one_run_alone_has_is_a_dash_in_the_others() -> None:
+    page = html_page({"with": result(answered(0, 1), goodput={"ttft": 2000}), "without": result(answered(0, 1))})
+    row = page[page.index("Request goodput") :].split("</tr>")[0]
+    assert row.endswith("<td>1.00</td><td>–</td>")
+
+
+def test_a_single_run_is_not_named_beside_its_plots() -> None:
+    page = html_page({"only": result(answered(0, 1, 2))})
+    assert Seen(page).figures[-1] == "Requests running"
+
+
+def test_errors_are_told_with_their_count() -> None:
+    assert "1 × =HYPERLINK(&quot;x&quot;)&lt;script&gt;" in html_page(RUNS)
+    assert "Errors" not in html_page({"fine": result(answered(0, 1))})
+
+
+def test_runs_without_an_answer_or_without_details_make_a_page_too() -> None:
+    assert Seen(html_page({"none": result(failed(0))})).figures == []
+    plain = {name: value for name, value in RUNS[next(iter(RUNS))].items() if not isinstance(value, list)}
+    assert Seen(html_page({"plain": plain})).figures == ["Throughput of all against speed for one person"]
+
+
+def test_what_a_reader_is_told_in_english_is_told_in_japanese() -> None:
+    page = html_page(RUNS)
+    for english, japanese in (("Figures", "数値"), ("Median", "中央値"), ("Requests running", "実行中のリクエスト")):
+        assert english in page
+        assert japanese in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "look"), [(360, "dark"), (1200, "light")])
+def test_in_a_browser_it_keeps_to_the_screen_and_complains_of_nothing(width: int, look: str) -> None:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=look)
+        said: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("request", lambda request: asked.append(request.url))
+        page.set_content(html_page(RUNS, EVIL))
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        browser.close()
+    assert ground == ("rgb(20, 23, 26)" if look == "dark" else "rgb(246, 245, 241)")
+    assert (said, asked) == ([], [])

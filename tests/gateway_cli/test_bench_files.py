@@ -1,0 +1,46 @@
+"""`sekisho bench serve --html --csv`: the files that it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli.console import CliError
+from gateway.cli.main import app
+from tests.backends.bench.server import Script, serving
+
+FEW = ("bench", "serve", "--num-requests", "3", "--output-tokens", "4")
+
+
+async def test_a_run_leaves_a_page_and_two_sheets(tmp_path: Path) -> None:
+    page, sheet = tmp_path / "report.html", tmp_path / "report.csv"
+    async with serving(tmp_path / "s", Script()) as url:
+        arguments = [*FEW, "--url", url, "--html", str(page), "--csv", str(sheet)]
+        result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert page.read_text("utf-8").count("<svg") >= 3
+    with sheet.open(encoding="utf-8", newline="") as requests:
+        assert len(list(csv.DictReader(requests))) == 3
+    with (tmp_path / "report-summary.csv").open(encoding="utf-8", newline="") as summary:
+        assert [line["completed"] for line in csv.DictReader(summary)] == ["3"]
+    for written in (page, sheet, tmp_path / "report-summary.csv"):
+        assert f"Written to {written}" in result.stderr
+
+
+def test_where_nothing_can_be_written_nothing_is_measured(tmp_path: Path) -> None:
+    lost = tmp_path / "absent" / "report.html"
+    result = CliRunner().invoke(app, [*FEW, "--url", "unix:/nowhere", "--html", str(lost), "--csv", str(tmp_path)])
+    assert isinstance(result.exception, CliError), result.output
+    assert result.exception.exit_code == 2
+    for said in (f"--html is {lost}", f"--csv is {tmp_path}", "a folder that exists"):
+        assert said in str(result.exception)
+
+
+@pytest.mark.parametrize("option", ["--output", "--html", "--csv"])
+def test_each_option_is_looked_at(tmp_path: Path, option: str) -> None:
+    result = CliRunner().invoke(app, [*FEW, "--url", "unix:/nowhere", option, str(tmp_path / "absent" / "file")])
+    assert option in str(result.exception)
