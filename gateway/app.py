@@ -15,6 +15,7 @@ from typing import Any
 
 from backends.base import Backend
 from gateway import routes
+from gateway.admission import queue_class
 from gateway.api.door import Door
 from gateway.api.http import send_error
 from gateway.api.inward import Inward
@@ -32,6 +33,7 @@ from gateway.scope import Principal, Receive, RequestScope, Send
 from gateway.settings import Settings
 from gateway.store.directory import Actor
 from gateway.telemetry import logs
+from gateway.telemetry.port import MetricsPort
 
 log = logging.getLogger("sekisho.app")
 
@@ -52,6 +54,7 @@ class App:
         self._backends = backends or {}
         self._reload = Reload(file, settings, read, self._take_over) if file and read else None
         self._bootstrap: asyncio.Task[None] | None = None
+        self.metrics_port: MetricsPort | None = None
         self._proxies = [ip_network(network, strict=False) for network in settings.trusted_proxies]
         self.door: Door | None = None
 
@@ -100,12 +103,8 @@ class App:
 
     def _note(self, request: RequestScope, level: int) -> None:
         seconds = time.monotonic() - request.received
-        metrics = self._opened().metrics
-        metrics.requests.labels(request.route, request.status).inc()
-        if request.outcome != "ok":
-            metrics.failures.labels(request.outcome).inc()
-        if request.model:
-            metrics.completion(request, seconds)
+        klass = queue_class(request.principal) if request.principal is not None and request.model else ""
+        self._opened().metrics.answered(request, klass, seconds)
         logs.access(request, seconds, level)
 
     def _opened(self) -> Door:
@@ -133,7 +132,8 @@ class App:
         try:
             with suppress(StoreAway):
                 await check_server_key(self.door.store, server_key, self._settings.data_dir)
-        except WrongServerKey:
+            await self._open_metrics_port(self.door)
+        except (WrongServerKey, OSError):
             await self.aclose()
             raise
         self.door.fleet.start()
@@ -153,12 +153,19 @@ class App:
             key = self._settings.bootstrap_key.get_secret_value()
             self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door, key))
 
+    async def _open_metrics_port(self, door: Door) -> None:
+        if self._settings.metrics_port is not None:
+            self.metrics_port = MetricsPort(door.metrics, self._settings.metrics_host, self._settings.metrics_port)
+            await self.metrics_port.start()
+
     async def aclose(self) -> None:
         door = self._opened()
         if self._bootstrap is not None:
             self._bootstrap.cancel()
         if self._reload is not None:
             await self._reload.aclose()
+        if self.metrics_port is not None:
+            await self.metrics_port.aclose()
         await door.runner.aclose()
         await door.reaper.aclose()
         await door.booking.aclose()

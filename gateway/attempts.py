@@ -116,7 +116,8 @@ class Attempts:
             try:
                 await self._read(member, upstream, started)
             finally:
-                request.first_token = self._meter.began_at
+                request.first_token, request.upstream_ended = self._meter.began_at, time.monotonic()
+                self._means.metrics.upstream.observe(request.upstream_ended - started, member.name)
                 await upstream.aclose()
         self._learn(member, started, running, believed)
 
@@ -185,7 +186,7 @@ class Attempts:
     def _learn(self, member: Member, started: float, running: int, believed: float) -> None:
         """From an answer that came to its end."""
         meter = self._meter
-        self._means.metrics.attempts.labels(member.name, "ok").inc()
+        self._means.metrics.attempts.add(member.name, "ok")
         prompt = meter.prompt_tokens or self._request.prompt_estimate
         if not self._failures:  # of a part of an answer nobody knows what of its prompt was cached
             self._means.fleet.prefixes.learn(member.name, believed, meter.cached_tokens / max(1, prompt))
@@ -194,7 +195,7 @@ class Attempts:
     def _note(self, failure: BackendError) -> None:
         request, name = self._request, self._request.backend
         log.info("request %s: backend %s: %s", request.request_id, name, failure)
-        self._means.metrics.attempts.labels(name, type(failure).__name__.lower()).inc()
+        self._means.metrics.attempts.add(name, type(failure).__name__.lower())
         if (member := self._means.fleet.members.get(name)) is not None:
             member.health.observe_failure(failure, request.request_id, time.monotonic())
             self._means.fleet.note(member)
@@ -224,7 +225,7 @@ class Attempts:
         if not await self._until_open(self._means.settings.recovery_timeout if how == "continued" else 0.0):
             return False
         log.warning("request %s is %s elsewhere: backend %s failed", request.request_id, how, request.backend)
-        self._means.metrics.moved.labels(how).inc()
+        self._means.metrics.moved.add(how)
         return True
 
     async def _look_for_the_model(self) -> None:

@@ -141,7 +141,7 @@ class Booking:
         if request.admitted_ms:
             request.tokens = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
             calls.append(ledger.settle(request.request_id, request.admitted_ms, used, whose(request)))
-            self._metrics.book(used.prompt_tokens, used.completion_tokens)
+            self._metrics.book(request.model, used.prompt_tokens, used.cached_tokens, used.completion_tokens)
             if request.prefix_id:
                 tenant = request.known().tenant
                 told = (used.prompt_tokens, used.cached_tokens)

@@ -53,7 +53,8 @@ from gateway.telemetry.metrics import Metrics
 
 def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes, ask: Ask) -> Door:
     fleet = _fleet(settings, backends)
-    store = Store(settings.redis_url, settings.redis_timeout)
+    metrics = Metrics(fleet.knows)
+    store = Store(settings.redis_url, settings.redis_timeout, metrics.redis.observe)
     directory = Directory(Records(store))
     away_seconds = settings.local_share_minutes * 60 if _shares(settings) else 0.0
     lookup = Lookup(directory, settings.key_cache_seconds, away_seconds)
@@ -62,7 +63,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     lines = Lines(store, _queue_limits(settings))
     rooms = Rooms(fleet, lines, settings.target_tokens_per_second)
     health = Shared(store, os.urandom(8).hex(), fleet.healths, fleet.heard)
-    metrics = _metrics(store, lines, fleet)
+    _show(metrics, store, lines, fleet)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds, away_seconds), settings.issuers)
@@ -73,6 +74,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
     quotas = _quotas(settings, store)
     booking = Booking(settings, store, quotas, lines, fleet, metrics)
+    metrics.gauge("sekisho_reservations", "Requests that hold a reservation.", lambda: len(quotas.held))
     metrics.gauge("sekisho_unbooked", "Requests that ended and are not booked yet.", lambda: booking.unbooked)
     reaper = Reaper(store, settings.lease_seconds, booking.account, booking.book)
     orders = Orders(store, rooms.told, fleet.lacks)
@@ -175,8 +177,8 @@ def _queue_limits(settings: Settings) -> QueueLimits:
     )
 
 
-def _metrics(store: Store, lines: Lines, fleet: Fleet) -> Metrics:
-    metrics = Metrics()
+def _show(metrics: Metrics, store: Store, lines: Lines, fleet: Fleet) -> None:
+    """What is read only when it is asked for."""
     metrics.gauge("sekisho_running", "Requests in the engines.", lambda: lines.held)
     metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: lines.waiting)
     metrics.gauge("sekisho_store_away", "1 while Redis does not answer.", lambda: float(store.away))
@@ -184,4 +186,9 @@ def _metrics(store: Store, lines: Lines, fleet: Fleet) -> Metrics:
     metrics.of_backends("sekisho_backend_held", "Requests of this gateway in each backend.", fleet.held)
     metrics.of_backends("sekisho_backend_up", "1 while a backend takes requests.", fleet.up)
     metrics.of_backends("sekisho_backend_stale", "1 while its load figures cannot be believed.", fleet.stale)
-    return metrics
+    metrics.of_backends(
+        "sekisho_permits", "Requests that a backend may have at once, all gateways together.", lines.rooms
+    )
+    metrics.states(
+        "sekisho_backend_state", "1 for the state that a backend is in: failing is an open circuit.", fleet.states
+    )

@@ -213,9 +213,11 @@ class QuotaExceeded(DoorError):
         type: str,
         code: str,
         retry_after: int | None,
+        limit: str,
         rates: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         super().__init__(message, code=code)
+        self.limit = limit  # the name of the one that is reached
         self.type = type  # requests, tokens or insufficient_quota
         self.retry_after = retry_after
         self.may_retry = retry_after is not None and retry_after <= _WORTH_WAITING

@@ -10,7 +10,15 @@ import logging
 from collections.abc import Callable
 
 from gateway.attempts import PATHS, Attempts, Means
-from gateway.errors import ClientGone, ClientStalled, DoorError, EngineSilent, InternalError, ModelNotFound
+from gateway.errors import (
+    ClientGone,
+    ClientStalled,
+    DoorError,
+    EngineSilent,
+    InternalError,
+    ModelNotFound,
+    QuotaExceeded,
+)
 from gateway.identity import access
 from gateway.identity.authentication import Authentication
 from gateway.identity.revocation import Revocation
@@ -119,6 +127,8 @@ class Pipeline:
                 await Attempts(self._means, request, meter, sink, journey).answer()
         except BaseException as error:
             failure = self._explained(request, error)
+            if isinstance(failure, QuotaExceeded):
+                self._means.metrics.quota_refusals.add(failure.limit)
             request.outcome = failure.code or "error"
             raise failure from error
         finally:

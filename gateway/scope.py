@@ -102,6 +102,7 @@ class RequestScope:
     read: float = 0.0  # monotonic seconds at which the body had arrived
     dispatched: float = 0.0  # monotonic seconds at which the engine was asked
     first_token: float = 0.0  # monotonic seconds at which content first came
+    upstream_ended: float = 0.0  # monotonic seconds at which the last attempt ended
     status: int = 0  # as sent; 499 = nobody was left
     outcome: str = "ok"  # ok, or the code of the error
     tokens: dict[str, int] = field(default_factory=dict)  # as booked

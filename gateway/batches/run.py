@@ -174,12 +174,12 @@ class Run:
         except OSError:
             self._fault = Fault(code="storage_failed", message="The results cannot be written. Tell an administrator.")
             return
-        self._parts.metrics.batch_lines.labels("completed" if result.ok else "failed").inc()
+        self._parts.metrics.batch_lines.add("completed" if result.ok else "failed")
 
     async def _expire(self, todo: list[lines.Line]) -> None:
         results = [encode(line.custom_id, None, _EXPIRED, ok=False) for line in todo]
         await self._results.add(*results)
-        self._parts.metrics.batch_lines.labels("expired").inc(len(results))
+        self._parts.metrics.batch_lines.add("expired", by=len(results))
         await self._end("expired")
 
     async def _end(self, ending: Ending, faults: tuple[Fault, ...] = ()) -> None:

@@ -71,6 +71,6 @@ class Authentication:
 
     def _note(self, request: RequestScope, error: DoorError) -> None:
         reason = _REASONS.get(error.code or "", "other")
-        self._metrics.auth_failures.labels(reason).inc()
+        self._metrics.auth_failures.add(reason)
         if reason in _GUESSES:
             self._throttle.note_bad(request)

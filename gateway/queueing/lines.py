@@ -27,6 +27,10 @@ class Lines:
     def waiting(self) -> int:
         return sum(permits.waiting for permits in self._lines.values())
 
+    def rooms(self) -> dict[str, float]:
+        """How many may run at once in each backend, all gateways together."""
+        return {name: room.capacity for permits in self._lines.values() for name, room in permits.rooms.items()}
+
     def start(self) -> None:
         self._started = True
         for permits in self._lines.values():

@@ -56,6 +56,7 @@ def exceeded(refusal: Refusal, requests: Rate | None, tokens: Rate | None) -> Qu
         type=kind,
         code=code,
         retry_after=None if never else max(1, math.ceil(wait / 1000)),
+        limit=limit.name,
         rates=rate_headers(requests, tokens),
     )
 

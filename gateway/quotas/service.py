@@ -6,7 +6,7 @@ Knows the policies and which requests of this process hold something; the counti
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -76,7 +76,7 @@ class QuotaService:
         self._expected = estimate.Expected()
 
     @property
-    def held(self) -> Iterable[str]:
+    def held(self) -> Collection[str]:
         """Ids of this process's requests that have asked and not settled."""
         return self._held.keys()
 

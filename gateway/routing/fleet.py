@@ -60,6 +60,10 @@ class Fleet:
         """The model that an alias stands for; any other name is itself."""
         return self.aliases.get(name, name)
 
+    def knows(self, name: str) -> bool:
+        """Whether it is the name of a model that was served at the last look, or an alias of one."""
+        return name in self._cards
+
     def models(self) -> list[ModelCard]:
         """As people call them, aliases included. Where several engines serve one, it is what the least of them is."""
         return list(self._cards.values())
@@ -103,6 +107,12 @@ class Fleet:
     def up(self) -> dict[str, float]:
         now = time.monotonic()
         return {member.name: float(member.health.takes(now)) for member in self.members.values()}
+
+    def states(self) -> dict[tuple[str, ...], float]:
+        """Of each backend and state, whether it is in it."""
+        now = time.monotonic()
+        found = {member.name: member.health.state(now) for member in self.members.values()}
+        return {(name, state.value): float(state is at) for name, at in found.items() for state in State}
 
     def stale(self) -> dict[str, float]:
         return {member.name: float(bool(member.stale)) for member in self.members.values()}

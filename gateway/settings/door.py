@@ -28,6 +28,10 @@ class Settings(BaseModel):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="Port that shows /metrics without a key; none unless given, 0 takes any."
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address of metrics_port: one that only a Prometheus reaches.")
     data_dir: Path = Field(
         Path("~/.local/share/sekisho").expanduser(),
         description="Folder of what must survive a restart: the key that API keys are hashed with.",
@@ -189,6 +193,12 @@ class Settings(BaseModel):
         for alias, model in self.aliases.items():
             if model in self.aliases:
                 raise ValueError(f"aliases.{alias}: {model!r} is an alias itself; expected the name of a model")
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Settings:
+        if self.metrics_port and self.metrics_port == self.port:
+            raise ValueError(f"metrics_port: {self.metrics_port} is the port of the door; expected another")
         return self
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,8 +27,10 @@ _OPEN_SECONDS = 0.5
 class Store:
     """Raises nothing but StoreAway, `subscribed` excepted."""
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, on_answer: Callable[[float], None] | None = None) -> None:
+        """`on_answer` is told the seconds of each round trip that came back."""
         self._url = url
+        self._on_answer = on_answer
         self._timeout = timeout
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -77,7 +79,8 @@ class Store:
 
     async def _ask(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
         """The answers, in time; asked once more where the connection broke, for all that is asked is idempotent."""
-        if self._open_until > time.monotonic():
+        began = time.monotonic()
+        if self._open_until > began:
             raise _away(unasked=True)
         try:
             async with asyncio.timeout(self._timeout):
@@ -90,6 +93,8 @@ class Store:
             raise _away() from error
         if self._failures:
             self._note_return()
+        if self._on_answer is not None:
+            self._on_answer(time.monotonic() - began)
         return answers
 
     async def _send(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:

@@ -1,98 +1,119 @@
-"""Prometheus metrics of the door. Labels are of bounded variety: routes, statuses, codes."""
+"""Prometheus metrics of the door. Labels are of bounded variety: nothing that a client says becomes one as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, generate_latest
 
+from backends.edges import FIRST_TOKEN, INTER_TOKEN, LATENCY
 from gateway.scope import RequestScope
+from gateway.telemetry.families import Counters, Gauges, Histograms, Labels
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-_SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1)
+_SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0)
+OTHER = "other"  # what is not known stands together under this value
+# Codes of errors are ours, but for those of engines, which may say what they like.
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MOST_CODES = 100
 
 
 class Metrics:
-    """One set an app, so that several apps in a process do not meet."""
+    """One set an app, so that several apps in a process do not meet. Written in the event loop only.
 
-    def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-        self.requests = Counter("sekisho_requests", "Requests answered.", ("route", "status"), registry=registry)
-        self.failures = Counter(
-            "sekisho_failures", "Requests that failed, by error code.", ("code",), registry=registry
-        )
-        self.auth_failures = Counter(
-            "sekisho_auth_failures", "Credentials that were refused, by reason.", ("reason",), registry=registry
-        )
-        self.attempts = Counter(
-            "sekisho_attempts",
-            "Requests sent to a backend, by their end.",
-            ("backend", "result"),
-            registry=registry,
-        )
-        self.moved = Counter(
-            "sekisho_moved", "Requests that another backend began again, or continued.", ("how",), registry=registry
-        )
-        self.tokens = Counter("sekisho_tokens", "Tokens booked.", ("kind",), registry=registry)
-        self.batch_lines = Counter(
-            "sekisho_batch_lines", "Lines of batches with a result.", ("result",), registry=registry
-        )
-        self.total = Histogram(
-            "sekisho_e2e_seconds", "Head received to last byte sent.", buckets=_SECONDS, registry=registry
-        )
-        self.ttft = Histogram(
-            "sekisho_ttft_seconds", "Head received to first token, queue included.", buckets=_SECONDS, registry=registry
-        )
-        self.queue = Histogram("sekisho_queue_seconds", "Waiting for a turn.", buckets=_SECONDS, registry=registry)
-        self.overhead = Histogram(
-            "sekisho_overhead_seconds",
-            "The door's own time before the engine is asked.",
-            buckets=_SMALL_SECONDS,
-            registry=registry,
-        )
-        self._gauges: list[Gauge] = []
+    `knows_model`: whether somebody in charge gave this name to a model; all other names are one label.
+    """
 
-    def book(self, prompt_tokens: int, completion_tokens: int) -> None:
-        self.tokens.labels("prompt").inc(prompt_tokens)
-        self.tokens.labels("completion").inc(completion_tokens)
+    def __init__(self, knows_model: Callable[[str], bool]) -> None:
+        self._registry = CollectorRegistry()
+        self._knows_model = knows_model
+        self._codes: set[str] = set()
+        self._requests = self._counters("requests", "Requests answered.", "route", "model", "status", "class")
+        self._failures = self._counters("failures", "Requests that failed, by error code.", "code")
+        self.auth_failures = self._counters("auth_failures", "Credentials that were refused, by reason.", "reason")
+        self.quota_refusals = self._counters("quota_refusals", "Requests over a limit, by the limit's name.", "limit")
+        self.attempts = self._counters("attempts", "Requests sent to a backend, by their end.", "backend", "result")
+        self.moved = self._counters(
+            "moved",
+            "Tries after a failed one: again begins anew elsewhere, continued asks for the rest of an answer.",
+            "how",
+        )
+        self.tokens = self._counters("tokens", "Tokens booked.", "model", "kind")
+        self.cached_tokens = self._counters(
+            "cached_tokens", "Prompt tokens that an engine had cached, of those booked.", "model"
+        )
+        self.batch_lines = self._counters("batch_lines", "Lines of batches with a result.", "result")
+        self.total = self._histograms("e2e", "Head received to last byte sent.", LATENCY, "model")
+        self.ttft = self._histograms("ttft", "Head received to first token, queue included.", FIRST_TOKEN, "model")
+        self.tpot = self._histograms(
+            "tpot", "Each token of an answer after its first, as a mean of the answer.", INTER_TOKEN, "model"
+        )
+        self.queue = self._histograms("queue", "Waiting for a turn.", LATENCY, "model", "class")
+        self.upstream = self._histograms("upstream", "An attempt at a backend: asked to its end.", LATENCY, "backend")
+        self.overhead = self._histograms("overhead", "The door's own time before the engine is asked.", _SMALL_SECONDS)
+        self.redis = self._histograms("redis", "One round trip to Redis.", _SMALL_SECONDS)
 
-    def completion(self, request: RequestScope, seconds: float) -> None:
-        """The times of a completion request, as far as it came."""
-        self.total.observe(seconds)
-        if request.dispatched:
-            self.queue.observe(request.queued_seconds)
-            self.overhead.observe(max(0.0, request.dispatched - request.read - request.queued_seconds))
-        if request.first_token:
-            self.ttft.observe(request.first_token - request.received)
+    def answered(self, request: RequestScope, klass: str, seconds: float) -> None:
+        """A request has ended. `klass`: the one it would wait in, or none where nobody knows who asked."""
+        model = self._model(request.model)
+        self._requests.add(request.route, model, str(request.status), klass)
+        if request.outcome != "ok":
+            self._failures.add(self._code(request.outcome))
+        if model:
+            self._completion(request, model, klass, seconds)
+
+    def book(self, model: str, prompt_tokens: int, cached_tokens: int, completion_tokens: int) -> None:
+        model = self._model(model)
+        self.tokens.add(model, "prompt", by=prompt_tokens)
+        self.tokens.add(model, "completion", by=completion_tokens)
+        self.cached_tokens.add(model, by=cached_tokens)
 
     def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
         """A figure that is read when it is asked for."""
-        gauge = Gauge(name, help_text, registry=self._registry)
-        gauge.set_function(value)
-        self._gauges.append(gauge)
+        self._registry.register(Gauges(name, help_text, (), lambda: {(): value()}))
 
     def of_backends(self, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
-        """A figure of each backend that is read when it is asked for."""
-        self._registry.register(_Family(name, help_text, values))
+        """A figure of each backend that there is when it is read."""
+        of_each = lambda: {(backend,): value for backend, value in values().items()}  # noqa: E731
+        self._registry.register(Gauges(name, help_text, ("backend",), of_each))
+
+    def states(self, name: str, help_text: str, values: Callable[[], Mapping[Labels, float]]) -> None:
+        """1 for the state that each backend is in, 0 for all others."""
+        self._registry.register(Gauges(name, help_text, ("backend", "state"), values))
 
     def render(self) -> bytes:
         return bytes(generate_latest(self._registry))
 
+    def _completion(self, request: RequestScope, model: str, klass: str, seconds: float) -> None:
+        """The times of a completion request, as far as it came."""
+        self.total.observe(seconds, model)
+        if request.dispatched:
+            self.queue.observe(request.queued_seconds, model, klass)
+            self.overhead.observe(max(0.0, request.dispatched - request.read - request.queued_seconds))
+        if request.first_token:
+            self.ttft.observe(request.first_token - request.received, model)
+            following = request.tokens.get("completion_tokens", 0) / request.choices - 1
+            if following > 0 and request.upstream_ended > request.first_token:
+                self.tpot.observe((request.upstream_ended - request.first_token) / following, model)
 
-class _Family(Collector):
-    """One gauge with a label for each backend that there is when it is read."""
+    def _model(self, name: str) -> str:
+        return name if not name or self._knows_model(name) else OTHER
 
-    def __init__(self, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
-        self._name = name
-        self._help_text = help_text
-        self._values = values
+    def _code(self, code: str) -> str:
+        if code not in self._codes:
+            if len(self._codes) >= _MOST_CODES or not _CODE.fullmatch(code):
+                return OTHER
+            self._codes.add(code)
+        return code
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily(self._name, self._help_text, labels=("backend",))
-        for backend, value in self._values().items():
-            family.add_metric((backend,), value)
-        yield family
+    def _counters(self, name: str, help_text: str, *labels: str) -> Counters:
+        counters = Counters(f"sekisho_{name}", help_text, labels)
+        self._registry.register(counters)
+        return counters
+
+    def _histograms(self, name: str, help_text: str, edges: tuple[float, ...], *labels: str) -> Histograms:
+        histograms = Histograms(f"sekisho_{name}_seconds", help_text, edges, labels)
+        self._registry.register(histograms)
+        return histograms

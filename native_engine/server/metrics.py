@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from backends.edges import FIRST_TOKEN, INTER_TOKEN, LATENCY
 from backends.wire.responses import Usage
 from native_engine.embedder import EmbedderStats
 from native_engine.engine import Stats
@@ -13,30 +14,15 @@ from native_engine.request import Stages
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
-# fmt: off
-_FIRST_TOKEN = (
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-    160.0, 640.0, 2560.0,
-)
-_INTER_TOKEN = (
-    0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
-    1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-)
-_LATENCY = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0,
-    60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0,
-)
-# fmt: on
-
 
 class Metrics:
     """Written in the event loop only."""
 
     def __init__(self) -> None:
-        self.first_token = Histogram(_FIRST_TOKEN)
-        self.inter_token = Histogram(_INTER_TOKEN)
-        self.latency = Histogram(_LATENCY)
-        self.stages = {stage: Histogram(_LATENCY) for stage in Stages._fields}
+        self.first_token = Histogram(FIRST_TOKEN)
+        self.inter_token = Histogram(INTER_TOKEN)
+        self.latency = Histogram(LATENCY)
+        self.stages = {stage: Histogram(LATENCY) for stage in Stages._fields}
         self.finished = Counter({"stop": 0, "length": 0, "abort": 0, "error": 0})
         self.accounted = Counter({"prompt": 0, "cached": 0, "completion": 0})
 

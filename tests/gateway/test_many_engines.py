@@ -119,6 +119,8 @@ async def test_before_the_first_token_another_engine_answers_and_nobody_notices(
     door = await start(sick, well, each={"b": {"weight": 0.001}})
     assert await text_of(door) == "".join(WORDS)
     assert (len(sick.asked), len(well.asked)) == (1, 1)
+    async with door.client.get("/metrics") as response:
+        assert 'sekisho_moved_total{how="again"} 1.0' in await response.text()
 
 
 async def test_a_refusal_inside_a_stream_is_one_like_any_other(start: Two) -> None:

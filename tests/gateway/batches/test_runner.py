@@ -57,7 +57,7 @@ class World:
         self.runners: list[Runner] = []
 
     def gateway(self, ask: Ask, principal: Any = principal_of, parallel: int = 4) -> Runner:
-        parts = Parts(self.directory, self.files, Metrics(), ask, principal, parallel, 10_000)
+        parts = Parts(self.directory, self.files, Metrics(lambda _: True), ask, principal, parallel, 10_000)
         runner = Runner(self.store, self.book, parts, LEASE)
         runner.start()
         self.runners.append(runner)
