@@ -76,7 +76,10 @@ class Metrics:
 
     def of_backends(self, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
         """A figure of each backend that there is when it is read."""
-        of_each = lambda: {(backend,): value for backend, value in values().items()}  # noqa: E731
+
+        def of_each() -> Mapping[Labels, float]:
+            return {(backend,): value for backend, value in values().items()}
+
         self._registry.register(Gauges(name, help_text, ("backend",), of_each))
 
     def states(self, name: str, help_text: str, values: Callable[[], Mapping[Labels, float]]) -> None:
