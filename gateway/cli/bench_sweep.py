@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from gateway.cli.bench_files import refuse_unwritable, write_pages
 from gateway.cli.console import CliError, note, plain
 
 if TYPE_CHECKING:
-    from backends.bench import BenchConfig
+    from backends.bench import BenchConfig, Report
     from backends.bench.sweep import Point, Sweep, Target
 
 _HEAD = f"{'at once':>8}{'tok/s':>9}{'each p95':>10}{'TTFT p95 ms':>13}{'decoding':>10}{'failed':>8}  target"
@@ -66,11 +67,16 @@ def sweep(
     seed: Annotated[int, typer.Option(help="Of the prompts; each run takes the next one.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds for one request.")] = 600.0,
     output: Annotated[Path | None, typer.Option(help="Also write points, runs and advice here, as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page that draws each point's median run.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write one line a request here, and the figures to NAME-summary.csv.")
+    ] = None,
 ) -> None:
     """Find how many at once still get the target speed, and what to start the engine with (--max-num-seqs)."""
     from backends.bench import BenchConfig, BenchError, validate
     from backends.bench.sweep import Target, advice
 
+    refuse_unwritable(output=output, html=html, csv=csv)
     size = _QUICK if quick else _FULL
     config = BenchConfig(
         url=url,
@@ -95,17 +101,19 @@ def sweep(
     said = advice(found, wanted)
     plain(said)
     if output is not None:
-        output.write_text(json.dumps(_as_dict(found, wanted, said) | {"runs": runs}, indent=2) + "\n", "utf-8")
+        each = {"runs": [report.to_dict() for reports in runs.values() for report in reports]}
+        output.write_text(json.dumps(_as_dict(found, wanted, said) | each, indent=2) + "\n", "utf-8")
         note(f"Written to {output}")
+    write_pages(_middle_ones(runs), html, csv)
 
 
-def _searched(config: BenchConfig, target: Target, limit: int, repeats: int) -> tuple[Sweep, list[dict[str, object]]]:
-    """The sweep, and the report of each of its runs."""
+def _searched(config: BenchConfig, target: Target, limit: int, repeats: int) -> tuple[Sweep, dict[int, list[Report]]]:
+    """The sweep, and by the number at once, as they were measured, the reports of its runs."""
     from backends.bench import live_progress, run_bench
     from backends.bench.sweep import point_of, search
 
     seeds = count(config.seed)  # a prompt that was sent before would be found in a prefix cache
-    runs: list[dict[str, object]] = []
+    runs: dict[int, list[Report]] = {}
 
     def measured(concurrency: int) -> Point:
         reports = []
@@ -114,13 +122,22 @@ def _searched(config: BenchConfig, target: Target, limit: int, repeats: int) -> 
             one = replace(config, concurrency=concurrency, num_requests=number, seed=next(seeds))
             with live_progress() as on_progress:
                 reports.append(run_bench(one, on_progress))
-        runs.extend(report.to_dict() for report in reports)
+        runs[concurrency] = reports
         point = point_of(concurrency, reports, target)
         plain(_line(point))
         return point
 
     plain(_HEAD)
     return search(measured, limit), runs
+
+
+def _middle_ones(runs: dict[int, list[Report]]) -> dict[str, dict[str, object]]:
+    """Of each number at once, in ascending order, the run of median throughput."""
+    middle = {
+        number: sorted(reports, key=lambda report: report.output_throughput)[len(reports) // 2]
+        for number, reports in sorted(runs.items())
+    }
+    return {f"{number} at once": report.to_dict(detailed=True) for number, report in middle.items()}
 
 
 def _line(point: Point) -> str:

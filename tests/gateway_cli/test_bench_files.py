@@ -1,9 +1,10 @@
-"""`sekisho bench serve --html --csv`: the files that it leaves."""
+"""`sekisho bench serve` and `bench sweep` with --html and --csv: the files that they leave."""
 
 from __future__ import annotations
 
 import asyncio
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,23 @@ async def test_a_run_leaves_a_page_and_two_sheets(tmp_path: Path) -> None:
         assert [line["completed"] for line in csv.DictReader(summary)] == ["3"]
     for written in (page, sheet, tmp_path / "report-summary.csv"):
         assert f"Written to {written}" in result.stderr
+
+
+async def test_a_sweep_draws_one_run_of_each_number_at_once(tmp_path: Path) -> None:
+    page, sheet, document = tmp_path / "sweep.html", tmp_path / "sweep.csv", tmp_path / "sweep.json"
+    options = ("--quick", "--repeats", "2", "--max-concurrency", "2", "--target", "0.1", "--output-tokens", "4")
+    async with serving(tmp_path / "s", Script(gap_s=0.005)) as url:
+        files = ("--html", str(page), "--csv", str(sheet), "--output", str(document))
+        arguments = ["bench", "sweep", *options, "--url", url, *files]
+        result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    for number in ("1 at once", "2 at once"):
+        assert f"Requests running: {number}" in page.read_text("utf-8")
+    with sheet.open(encoding="utf-8", newline="") as requests:
+        assert [line["run"] for line in csv.DictReader(requests)] == ["1 at once"] * 2 + ["2 at once"] * 4
+    runs = json.loads(document.read_text("utf-8"))["runs"]
+    assert [run["max_concurrency"] for run in runs] == [1, 1, 2, 2]
+    assert "ttfts" not in runs[0]
 
 
 def test_where_nothing_can_be_written_nothing_is_measured(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def html_page(runs: Runs, title: str = "Serving benchmark") -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f'<h1>{escape(title)}</h1>\n{_about(runs)}\n<div class="plots">\n{plots}</div>\n'
-        f"{_errors(runs)}{_table(runs)}\n"
+        f'<h1>{escape(title)}</h1>\n{_about(runs)}\n{_remarks(runs)}<div class="plots">\n{plots}</div>\n'
+        f"{_table(runs)}\n"
         "</main>\n</body>\n</html>\n"
     )
 
@@ -75,7 +75,7 @@ def _table(runs: Runs) -> str:
 
 
 def _row(row: Row, runs: Runs) -> str:
-    head = f"{row.english} {_japanese(row.japanese)}"
+    head = f"{row.english} {_japanese(row.japanese)}".rstrip()
     if not row.field:
         return f'<tr class="group"><th scope="rowgroup" colspan="{len(runs) + 1}">{head}</th></tr>'
     values = [result.get(row.field) for result in runs.values()]
@@ -166,10 +166,21 @@ def _timeline(name: str, result: Result, named: bool) -> str:
     )
 
 
-def _errors(runs: Runs) -> str:
-    lines = [
-        f"<li>{escape(name)}: {count} × {escape(str(error))}</li>"
-        for name, result in runs.items()
-        for error, count in (result.get("error_counts") or {}).items()
-    ]
-    return f'{_heading("Errors", "エラー")}\n<ul class="soft">{"".join(lines)}</ul>\n' if lines else ""
+def _remarks(runs: Runs) -> str:
+    """What must be known before a figure is believed: errors, guesses, a load generator that was too slow."""
+    said = [f"<li>{escape(name)}: {remark}</li>" for name, result in runs.items() for remark in _doubts(result)]
+    return f"{_heading('Remarks', '注意')}\n<ul>{''.join(said)}</ul>\n" if said else ""
+
+
+def _doubts(result: Result) -> list[str]:
+    doubts = [f"{count} × {escape(str(error))}" for error, count in (result.get("error_counts") or {}).items()]
+    if result.get("counted_by_server") is False:
+        counted = "サーバーが使用量を返さなかったため、テキストの断片をトークンとして数えました。"
+        doubts.append(f"the server sent no usage: pieces of text were counted as tokens. {_japanese(counted)}")
+    if reasons := result.get("client_bottlenecks"):
+        slow = "負荷生成側が限界でした。サーバーの実力はこの数値より高い可能性があります。"
+        doubts.append(
+            "the load generator was a bottleneck, the server may be better than these figures: "
+            f"{escape('; '.join(reasons))}. {_japanese(slow)}"
+        )
+    return doubts

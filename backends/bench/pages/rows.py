@@ -22,6 +22,7 @@ _SPREADS = (
 _STATISTICS = (("mean", "Mean", "平均"), ("median", "Median", "中央値"), ("p95", "P95", ""), ("p99", "P99", ""))
 
 ROWS = (
+    Row("dataset_name", "Dataset", "データセット"),
     Row("max_concurrency", "Most requests at once", "同時リクエスト数の上限"),
     Row("request_rate", "Request rate asked for (req/s)", "指定した到着率"),
     Row("completed", "Successful requests", "成功したリクエスト"),
@@ -32,6 +33,7 @@ ROWS = (
     Row("total_output_tokens", "Output tokens", "出力トークン"),
     Row("request_throughput", "Request throughput (req/s)", "リクエストのスループット"),
     Row("request_goodput", "Request goodput (req/s)", "目標を満たしたリクエストのスループット"),
+    Row("good_share", "Share of requests within every limit", "目標を満たしたリクエストの割合"),
     Row("output_throughput", "Output token throughput (tok/s)", "出力トークンのスループット"),
     Row("max_output_tokens_per_s", "Peak output token throughput (tok/s)", "出力トークンの最大スループット"),
     Row("max_concurrent_requests", "Peak concurrent requests", "最大同時リクエスト数"),

@@ -22,9 +22,10 @@ body {
 main { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
 h1 { margin: 0; font-size: 1.5rem; line-height: 1.3; overflow-wrap: anywhere; }
 h2 { margin: 2rem 0 0.75rem; font-size: 1.125rem; }
-p { margin: 0.25rem 0; }
+p { margin: 0.25rem 0; overflow-wrap: anywhere; }
+ul { padding-left: 1.25rem; overflow-wrap: anywhere; }
 [lang=ja] { color: var(--soft); font-weight: normal; font-size: 0.875em; }
-.soft { color: var(--soft); overflow-wrap: anywhere; }
+.soft { color: var(--soft); }
 .wide { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.3rem 0.75rem; border-top: 1px solid var(--line); text-align: right; vertical-align: top; }
@@ -52,7 +53,7 @@ svg text { fill: var(--soft); font-size: 12px; }
 .d1 { stroke-dasharray: 6 2; } .d2 { stroke-dasharray: 2 2; }
 .d3 { stroke-dasharray: 8 2 2 2; } .d4 { stroke-dasharray: 10 3; }
 .key { list-style: none; display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; margin: 0.5rem 0 0; padding: 0; }
-.key li { font-size: 0.8125rem; overflow-wrap: anywhere; }
+.key li { font-size: 0.8125rem; }
 .key svg { display: inline-block; width: 24px; height: 10px; margin-right: 0.4rem; vertical-align: baseline; }
 @media print { figure, tr { break-inside: avoid; } }
 """

@@ -102,9 +102,21 @@ def test_a_single_run_is_not_named_beside_its_plots() -> None:
     assert Seen(page).figures[-1] == "Requests running"
 
 
-def test_errors_are_told_with_their_count() -> None:
-    assert "1 × =HYPERLINK(&quot;x&quot;)&lt;script&gt;" in html_page(RUNS)
-    assert "Errors" not in html_page({"fine": result(answered(0, 1))})
+def test_errors_are_told_with_their_count_before_any_plot() -> None:
+    page = html_page(RUNS)
+    assert "1 × =HYPERLINK(&quot;x&quot;)&lt;script&gt;" in page[: page.index("<svg")]
+    assert "Remarks" not in html_page({"fine": result(answered(0, 1))})
+
+
+def test_figures_that_may_not_be_the_servers_come_with_a_remark() -> None:
+    doubtful = result(answered(0, 1)) | {
+        "client_bottlenecks": ["it computed 99% of <the> time"],
+        "counted_by_server": False,
+    }
+    page = html_page({"a run": doubtful})
+    assert "the load generator was a bottleneck" in page
+    assert "it computed 99% of &lt;the&gt; time" in page
+    assert "pieces of text were counted as tokens" in page
 
 
 def test_runs_without_an_answer_or_without_details_make_a_page_too() -> None:
