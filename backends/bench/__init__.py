@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backends.bench.comparison import Comparison, compare
 from backends.bench.config import BenchConfig, BenchError, parse_goodput, validate
 from backends.bench.live import live_progress
 from backends.bench.report import Report
@@ -10,8 +11,10 @@ from backends.bench.runner import Progress, measure, run_bench
 __all__ = [
     "BenchConfig",
     "BenchError",
+    "Comparison",
     "Progress",
     "Report",
+    "compare",
     "live_progress",
     "measure",
     "parse_goodput",

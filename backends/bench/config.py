@@ -46,6 +46,7 @@ class BenchConfig:
     goodput: Mapping[str, float] = field(default_factory=dict)  # SLO name > milliseconds
     ignore_eos: bool = True  # False for services that refuse the field
     seed: int = 0
+    text_seed: int | None = None  # of the prompts' words alone; None: seed
     timeout_s: float = 600.0
 
 

@@ -69,13 +69,14 @@ def _rag(config: BenchConfig, scale: Scale) -> list[Conversation]:
     lengths = (config.shared_prefix_tokens, config.document_tokens)
     instruction_words, document_words = (max(1, round(length / scale.per_word)) for length in lengths)
     question_words = max(1, scale.words_for(config.input_tokens) - instruction_words - document_words)
+    seed = _text_seed(config)
     made = []
     for index in range(config.num_requests):
         instruction, document = choice.randrange(config.num_prefixes), choice.randrange(config.documents_per_prefix)
         text = [
-            *words(instruction_words, config.seed, f"instruction {instruction}"),
-            *words(document_words, config.seed, f"document {instruction} {document}"),
-            *words(question_words, config.seed, index),
+            *words(instruction_words, seed, f"instruction {instruction}"),
+            *words(document_words, seed, f"document {instruction} {document}"),
+            *words(question_words, seed, index),
         ]
         made.append(_single(" ".join(text), config.output_tokens))
     return made
@@ -101,7 +102,11 @@ def _custom(config: BenchConfig, scale: Scale) -> list[Conversation]:
 
 def _prompt(config: BenchConfig, scale: Scale, index: int, tokens: int | None = None) -> str:
     shared = round(config.shared_prefix_tokens / scale.per_word)
-    return prompt(scale.words_for(tokens or config.input_tokens), shared, config.seed, index)
+    return prompt(scale.words_for(tokens or config.input_tokens), shared, _text_seed(config), index)
+
+
+def _text_seed(config: BenchConfig) -> int:
+    return config.seed if config.text_seed is None else config.text_seed
 
 
 _BY_NAME: dict[str, Callable[[BenchConfig, Scale], list[Conversation]]] = {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +17,9 @@ from gateway.cli.bench_formats import quantization
 from gateway.cli.bench_kernels import kernels
 from gateway.cli.bench_sweep import sweep
 from gateway.cli.console import CliError, note, plain
+
+if TYPE_CHECKING:
+    from backends.bench import BenchConfig, Comparison, Report
 
 app = typer.Typer(no_args_is_help=True, help="Measure a server, what formats cost, or the GPU's kernels.")
 
@@ -47,6 +52,12 @@ def serve(
         str | None,
         _server("Sent as a bearer token.", envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True),
     ] = None,
+    baseline: Annotated[
+        list[str] | None, _server("Send the same load here too, in turn, and print ratios; may be repeated.")
+    ] = None,
+    baseline_model: Annotated[list[str] | None, _server("Of each --baseline, in their order.")] = None,
+    baseline_api_key: Annotated[list[str] | None, _server("Of each --baseline, in their order.")] = None,
+    rounds: Annotated[int, _server("With --baseline: turns of each (A B A B).", min=1)] = 2,
     ignore_eos: Annotated[bool, _server("Answers of exactly the length; not every service knows it.")] = True,
     timeout: Annotated[float, _server("Seconds for one request.")] = 600.0,
     dataset_name: Annotated[str, _dataset("random, sharegpt-like, rag, multi-turn or custom.")] = "random",
@@ -85,8 +96,8 @@ def serve(
         Path | None, _result("Also write one line a request here, and the figures to NAME-summary.csv.")
     ] = None,
 ) -> None:
-    """Send requests to an OpenAI-compatible server; print latencies, throughput and goodput."""
-    from backends.bench import BenchConfig, BenchError, live_progress, parse_goodput, run_bench, validate
+    """Send requests to an OpenAI-compatible server; print latencies, throughput and goodput, or ratios of several."""
+    from backends.bench import BenchConfig, BenchError, Comparison, parse_goodput
 
     refuse_unwritable(output=output, html=html, csv=csv)
     try:
@@ -120,14 +131,40 @@ def serve(
             seed=seed,
             timeout_s=timeout,
         )
-        if faults := validate(config):
-            raise CliError("this cannot be measured:\n  " + "\n  ".join(faults), exit_code=2)
-        with live_progress() as on_progress:
-            report = run_bench(config, on_progress)
+        others = _others(config, baseline or [], baseline_model or [], baseline_api_key or [])
+        result = _measured([config, *others], rounds)
     except BenchError as fault:
         raise CliError(str(fault)) from fault
-    plain(report.to_text())
+    plain(result.to_text())
     if output is not None:
-        output.write_text(json.dumps(report.to_dict(), indent=2) + "\n", "utf-8")
+        output.write_text(json.dumps(result.to_dict(), indent=2) + "\n", "utf-8")
         note(f"Written to {output}")
-    write_pages({report.model: report.to_dict(detailed=True)}, html, csv)
+    runs = result.named() if isinstance(result, Comparison) else {result.model: result}
+    write_pages({name: report.to_dict(detailed=True) for name, report in runs.items()}, html, csv)
+
+
+def _others(
+    config: BenchConfig, urls: Sequence[str], models: Sequence[str | None], keys: Sequence[str | None]
+) -> list[BenchConfig]:
+    """None is sent the key of the first."""
+    for flag, values in (("--baseline-model", models), ("--baseline-api-key", keys)):
+        if len(values) not in (0, len(urls)):
+            raise CliError(f"{flag} is given {len(values)} times: expected once for each --baseline, or not", 2)
+    named = zip(urls, models or [None] * len(urls), keys or [None] * len(urls), strict=True)
+    return [replace(config, url=url, model=model, api_key=key) for url, model, key in named]
+
+
+def _measured(targets: list[BenchConfig], rounds: int) -> Report | Comparison:
+    from backends.bench import compare, live_progress, run_bench, validate
+
+    if faults := dict.fromkeys(fault for target in targets for fault in validate(target)):
+        raise CliError("this cannot be measured:\n  " + "\n  ".join(faults), exit_code=2)
+
+    def run(target: BenchConfig) -> Report:
+        with live_progress() as on_progress:
+            report = run_bench(target, on_progress)
+        if len(targets) > 1:
+            note(f"{target.url}: {report.output_throughput:.0f} tok/s, {report.failed} failed")
+        return report
+
+    return compare(targets, rounds, run) if len(targets) > 1 else run(targets[0])
