@@ -18,9 +18,10 @@ from native_engine.config import EngineConfig
 from native_engine.histogram import Histogram
 from native_engine.host_tier import HostTier
 from native_engine.pace import Pace
-from native_engine.request import FinishReason, Logprobs, Sequence
+from native_engine.request import FinishReason, Logprobs, Sequence, Status
 from native_engine.runner import AheadRunner, Launched, Runner
 from native_engine.scheduler import Scheduler
+from native_engine.work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Stats:
 
     waiting: int
     running: int
+    preempted: int  # of those that wait
     preemptions_total: int
     kv_blocks_used: int
     kv_blocks_total: int
@@ -70,6 +72,7 @@ class Stats:
     step_times: Histogram
     step_tokens: Histogram
     step_decodes: Histogram
+    work: Work | None
 
 
 @dataclass(slots=True)
@@ -86,8 +89,12 @@ class _Step:
 class Engine:
     """A scheduler and a runner. One thread owns it; `check` and `stats` may be called from any."""
 
-    def __init__(self, runner: Runner, scheduler: Scheduler, pace: Pace | None = None) -> None:
+    def __init__(
+        self, runner: Runner, scheduler: Scheduler, pace: Pace | None = None, work: Work | None = None
+    ) -> None:
+        """`work` sums up what steps compute, where the model's shape is known."""
         self.runner = runner
+        self.work = work
         self.scheduler = scheduler
         self.pace = pace
         self._ahead_runner = runner if isinstance(runner, AheadRunner) and runner.runs_ahead else None
@@ -99,7 +106,7 @@ class Engine:
         self.step_decodes = Histogram(_STEP_DECODES)
 
     @classmethod
-    def create(cls, runner: Runner, config: EngineConfig) -> Engine:
+    def create(cls, runner: Runner, config: EngineConfig, work: Work | None = None) -> Engine:
         tier = HostTier(runner.num_host_blocks) if runner.num_host_blocks else None
         blocks = BlockManager(runner.num_blocks, config.block_size, config.enable_prefix_caching, tier, runner.window)
         scheduler = Scheduler(
@@ -110,7 +117,7 @@ class Engine:
             num_speculative_tokens=config.num_speculative_tokens,
             max_num_logits=config.max_num_logits,
         )
-        return cls(runner, scheduler, None if config.target_tpot is None else Pace(config.target_tpot))
+        return cls(runner, scheduler, None if config.target_tpot is None else Pace(config.target_tpot), work)
 
     @property
     def has_work(self) -> bool:
@@ -162,6 +169,8 @@ class Engine:
         self.steps += 1
         self.step_tokens.observe(batch.num_tokens)
         self.step_decodes.observe(batch.num_decodes)
+        if self.work is not None:
+            self.work.add(batch)
         launched = None
         if self._ahead_runner:
             try:
@@ -232,6 +241,8 @@ class Engine:
         return Stats(
             waiting=len(scheduler.waiting),
             running=len(scheduler.running),
+            # A copy is made in one piece; the list itself may change under whoever walks through it.
+            preempted=sum(sequence.status is Status.PREEMPTED for sequence in scheduler.waiting.copy()),
             preemptions_total=scheduler.num_preemptions,
             kv_blocks_used=scheduler.blocks.num_used,
             kv_blocks_total=scheduler.blocks.num_blocks,
@@ -250,6 +261,7 @@ class Engine:
             step_times=self.step_times,
             step_tokens=self.step_tokens,
             step_decodes=self.step_decodes,
+            work=self.work,
         )
 
 

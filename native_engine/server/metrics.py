@@ -11,6 +11,7 @@ from native_engine.embedder import EmbedderStats
 from native_engine.engine import Stats
 from native_engine.histogram import Histogram
 from native_engine.request import Stages
+from native_engine.work import Work
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -75,6 +76,7 @@ def _engine_values(stats: Stats) -> tuple[_Value, ...]:
         ("kv_offload_used_blocks", "gauge", stats.host_blocks_used),
         ("kv_offload_stored_blocks_total", "counter", stats.host_blocks_kept),
         ("kv_offload_loaded_blocks_total", "counter", stats.host_blocks_fetched),
+        ("num_requests_preempted", "gauge", stats.preempted),
         ("num_preemptions_total", "counter", stats.preemptions_total),
         ("prompt_tokens_total", "counter", stats.prompt_tokens_total),
         ("generation_tokens_total", "counter", stats.generation_tokens_total),
@@ -83,6 +85,16 @@ def _engine_values(stats: Stats) -> tuple[_Value, ...]:
         ("spec_decode_num_draft_tokens_total", "counter", stats.draft_tokens),
         ("spec_decode_num_accepted_tokens_total", "counter", stats.accepted_tokens),
         ("steps_total", "counter", stats.steps),
+        *_work_values(stats.work),
+    )
+
+
+def _work_values(work: Work | None) -> tuple[_Value, ...]:
+    if work is None:
+        return ()
+    return (
+        ("estimated_flops_total", "counter", work.flops),
+        ("estimated_read_bytes_total", "counter", work.read_bytes),
     )
 
 

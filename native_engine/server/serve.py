@@ -32,6 +32,7 @@ from native_engine.server.app import App
 from native_engine.server.delivery import Delivery
 from native_engine.server.service import BaseService, EmbeddingService, ModelInfo, Service
 from native_engine.server.sockets import listening
+from native_engine.work import Work, shape_of
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ def load(config: EngineConfig, path: Path, group: Group = ALONE) -> Loaded | Loa
     from native_engine.device import settled
     from native_engine.encoder import load_encoder
     from native_engine.model_runner import load_runner
+    from native_engine.parallel.sharding import rank_config
 
     if is_encoder(path):
         return LoadedEncoder(Embedder(load_encoder(config, path), config), TextEncoder(path))
@@ -93,7 +95,10 @@ def load(config: EngineConfig, path: Path, group: Group = ALONE) -> Loaded | Loa
     if source:
         template = ChatTemplate(source, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token)
     config = settled(config)
-    return Loaded(Engine.create(load_runner(config, weights, group), config), tokenizer, template)
+    runner = load_runner(config, weights, group)
+    shape = shape_of(rank_config(weights.config, group.size))
+    work = Work(shape, runner.weight_bytes, runner.caches[0].keys.itemsize)
+    return Loaded(Engine.create(runner, config, work), tokenizer, template)
 
 
 def serve_engine(

@@ -487,3 +487,18 @@ def test_shutdown_aborts_what_is_left_when_its_time_is_over(rig: Rig) -> None:
 
 def test_shutdown_of_a_loop_that_was_never_started_returns() -> None:
     EngineLoop(Engine(FakeRunner(4), make_scheduler(4)), Receiver()).shutdown(0)
+
+
+def test_who_waits_after_a_preemption_is_counted_until_it_runs_again() -> None:
+    engine = Engine(FakeRunner(4), make_scheduler(num_blocks=4))
+    for name in ("old", "new"):
+        engine.add(make_sequence(name, 20, 40))
+    seen = set()
+    while engine.has_work:
+        engine.step()
+        stats = engine.stats()
+        seen.add((stats.preemptions_total, stats.preempted))
+        assert stats.preempted <= stats.waiting
+    assert (0, 0) in seen
+    assert (1, 1) in seen
+    assert engine.stats().preempted == 0
