@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import uvicorn
 
@@ -26,13 +26,14 @@ from native_engine.loading.chat_template import ChatTemplate
 from native_engine.loading.encoder_config import is_encoder
 from native_engine.loading.text_encoder import TextEncoder
 from native_engine.loading.tokenizer import Tokenizer, load_tokenizer
-from native_engine.loading.weights import open_weights
-from native_engine.parallel.group import ALONE, Group
 from native_engine.server.app import App
 from native_engine.server.delivery import Delivery
 from native_engine.server.service import BaseService, EmbeddingService, ModelInfo, Service
 from native_engine.server.sockets import listening
 from native_engine.work import Work, shape_of
+
+if TYPE_CHECKING:
+    from native_engine.parallel.group import Group
 
 logger = logging.getLogger(__name__)
 
@@ -79,11 +80,14 @@ class LoadedEncoder:
 Loader = Callable[[EngineConfig, Path], Loaded | LoadedEncoder]
 
 
-def load(config: EngineConfig, path: Path, group: Group = ALONE) -> Loaded | LoadedEncoder:
+def load(config: EngineConfig, path: Path, group: Group | None = None) -> Loaded | LoadedEncoder:
+    """`group`: of the ranks that share the model; None: this process is alone."""
     # torch, seconds of import: not before the port answers
     from native_engine.device import settled
     from native_engine.encoder import load_encoder
+    from native_engine.loading.weights import open_weights
     from native_engine.model_runner import load_runner
+    from native_engine.parallel.group import ALONE
     from native_engine.parallel.sharding import rank_config
 
     if is_encoder(path):
@@ -95,6 +99,7 @@ def load(config: EngineConfig, path: Path, group: Group = ALONE) -> Loaded | Loa
     if source:
         template = ChatTemplate(source, bos_token=tokenizer.bos_token, eos_token=tokenizer.eos_token)
     config = settled(config)
+    group = ALONE if group is None else group
     runner = load_runner(config, weights, group)
     shape = shape_of(rank_config(weights.config, group.size))
     work = Work(shape, runner.weight_bytes, runner.caches[0].keys.itemsize)
