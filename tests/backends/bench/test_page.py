@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -97,8 +98,14 @@ def test_a_figure_that_one_run_alone_has_is_a_dash_in_the_others() -> None:
     assert row.endswith("<td>1.00</td><td>–</td>")
 
 
+def test_each_run_is_named_under_the_plots_that_they_share() -> None:
+    for name in RUNS:
+        assert html_page(RUNS).count(f"</svg>{escape(name)}</li>") == 2
+
+
 def test_a_single_run_is_not_named_beside_its_plots() -> None:
     page = html_page({"only": result(answered(0, 1, 2))})
+    assert "</svg>only" not in page
     assert Seen(page).figures[-1] == "Requests running"
 
 
@@ -142,7 +149,8 @@ def test_in_a_browser_it_keeps_to_the_screen_and_complains_of_nothing(width: int
         asked: list[str] = []
         page.on("console", lambda message: said.append(message.text))
         page.on("request", lambda request: asked.append(request.url))
-        page.set_content(html_page(RUNS, EVIL))
+        many = {f"{name} {number}": run for number in range(8) for name, run in RUNS.items()}
+        page.set_content(html_page(many, EVIL))
         assert page.evaluate("document.documentElement.scrollWidth") == width
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         browser.close()
