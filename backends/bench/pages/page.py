@@ -136,7 +136,8 @@ def _gaps(runs: Runs) -> str:
 
 def _throughput_and_speed(runs: Runs) -> str:
     points = {name: point for name, result in runs.items() if (point := speed_and_throughput(result))}
-    dots = Series(list(points.values()), "c0", "dots", list(points) if len(points) > 1 else [])
+    names = list(points) if len(points) > 1 else [f"{each:.1f}, {together:.0f}" for each, together in points.values()]
+    dots = Series(list(points.values()), "c0", "dots", names)
     return _figure(
         "Throughput of all against speed for one person",
         "全体のスループットと一人あたりの速度",

@@ -32,6 +32,7 @@ th, td { padding: 0.3rem 0.75rem; border-top: 1px solid var(--line); text-align:
 thead th, thead td { border-top: 0; }
 thead th { max-width: 14rem; overflow-wrap: anywhere; }
 tbody th { min-width: 9rem; font-weight: normal; text-align: left; position: sticky; left: 0; background: var(--card); }
+tbody th [lang=ja] { display: inline-block; line-height: 1.3; }
 tr.group th { font-weight: bold; padding-top: 0.9rem; }
 .plots {
   margin-top: 1.25rem; display: grid; gap: 1rem;
@@ -55,5 +56,6 @@ svg text { fill: var(--soft); font-size: 12px; }
 .key { list-style: none; display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; margin: 0.5rem 0 0; padding: 0; }
 .key li { font-size: 0.8125rem; }
 .key svg { display: inline-block; width: 24px; height: 10px; margin-right: 0.4rem; vertical-align: baseline; }
+@media (max-width: 40rem) { table { font-size: 0.875rem; } th, td { padding: 0.3rem 0.5rem; } }
 @media print { figure, tr { break-inside: avoid; } }
 """

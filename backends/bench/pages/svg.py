@@ -127,8 +127,7 @@ def _drawn(series: Series, x: Axis, y: Axis) -> str:
     if not places:
         return ""
     if series.kind == "dots":
-        names = [series.names[index] for index in kept] if series.names else [""] * len(places)
-        return _dots(places, names, series.style)
+        return _dots(places, [series.names[index] for index in kept], series.style)
     line = "L".join(" ".join(place) for place in places)
     if series.kind == "area":
         floor = HEIGHT - _BOTTOM
