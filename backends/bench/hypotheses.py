@@ -93,7 +93,7 @@ def gives_each(points: Sequence[Point], at: int, target: float) -> Verdict:
     told = ", ".join(f"{each}: {by_number[each].per_person_tok_s:.0f}" for each in sorted(by_number))
     speeds = {str(point.concurrency): point.per_person_tok_s for point in points}
     said = f"tok/s each by people at once: {told}; wanted {target:g} at {at}"
-    if here.missed and here.failed:
+    if here.failed or not here.per_person_tok_s:
         said = f"at {at}: {here.missed}"
     figures: dict[str, object] = {"at": at, "per_person_tok_s": speeds, "wanted": target}
     return Verdict(3, "holds" if not here.failed and here.per_person_tok_s >= target else "fails", said, figures)

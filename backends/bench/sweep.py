@@ -138,7 +138,8 @@ def advice(sweep: Sweep, target: Target) -> str:
         said += f" The target of {target.tok_s:g} tok/s was still met there: a higher --max-concurrency may find more."
     if best.queued:
         said += (
-            f" Of {best.concurrency} only {best.decoding:.0f} were answered at a time: the server let the others wait, "
-            "so this says little of its speed; start it with a higher --max-num-seqs, or give --ttft-p95."
+            f" Of {best.concurrency} only {best.decoding:.0f} were answered at a time: the others waited for a place, "
+            "or for their prompts. If it was for a place, this says little of the server's speed: start it with a "
+            "higher --max-num-seqs, or give --ttft-p95."
         )
     return said

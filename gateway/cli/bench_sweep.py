@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from gateway.cli.bench_files import refuse_unwritable, write_pages
-from gateway.cli.console import CliError, note, plain
+from gateway.cli.console import CliError, err, note, plain
 
 if TYPE_CHECKING:
     from backends.bench import BenchConfig, Report
@@ -120,7 +121,7 @@ def _searched(config: BenchConfig, target: Target, limit: int, repeats: int) -> 
         for _ in range(repeats):
             number = concurrency * config.num_requests
             one = replace(config, concurrency=concurrency, num_requests=number, seed=next(seeds))
-            with live_progress() as on_progress:
+            with live_progress() if err.is_terminal else nullcontext() as on_progress:
                 reports.append(run_bench(one, on_progress))
         runs[concurrency] = reports
         point = point_of(concurrency, reports, target)

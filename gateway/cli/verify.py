@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from gateway.cli.console import CliError, note, plain
+from gateway.cli.console import CliError, err, note, plain
 
 if TYPE_CHECKING:
     from backends.bench import BenchConfig, Report
@@ -138,7 +138,7 @@ def _told(title: str) -> Iterator[Callable[[BenchConfig], Report]]:
     from backends.bench import live_progress, run_bench
 
     note(f"measuring {title} ...")
-    with live_progress() as on_progress:
+    with live_progress() if err.is_terminal else nullcontext() as on_progress:
         yield lambda config: run_bench(config, on_progress)
 
 

@@ -73,7 +73,23 @@ async def test_six_verdicts_are_printed_and_written_and_the_sixth_needs_a_shape(
     assert [run["title"] for run in runs][-3:] == ["2 people", "6 at once", "one more"]
 
 
-async def test_a_bandwidth_and_a_shape_give_the_sixth_its_bound(tmp_path: Path) -> None:
+async def test_the_baseline_has_its_own_model_and_is_compared(tmp_path: Path) -> None:
+    baseline = Script(gap_s=0.001)
+    async with serving(tmp_path / "b", baseline) as url:
+        options = ("--baseline", url, "--baseline-model", "theirs", "--model", "mine")
+        _, verdicts, runs = await verified(tmp_path, Script(gap_s=0.001), *options)
+    assert verdicts[2]["figures"]["ratio"] > 0
+    assert {body["model"] for body in baseline.bodies} == {"theirs"}
+    assert [(run["title"], run["model_id"]) for run in runs[1:3]] == [
+        ("ours, turn 1", "mine"),
+        ("baseline, turn 1", "theirs"),
+    ]
+
+
+async def test_a_bandwidth_and_a_shape_give_the_sixth_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backends.bench.sweep._QUEUED_SHARE", 0)  # how busy this machine is does not matter here
     script = Script(gap_s=0.001)
     slow = ("--shape", "smollm2-135m", "--bandwidth", "1")
     result, verdicts, _ = await verified(tmp_path, script, *slow)

@@ -63,6 +63,7 @@ def test_3_is_judged_at_its_number_and_tells_the_others() -> None:
     assert "1: 60, 8: 30, 16: 20, 32: 11" in gives_each(measured, 16, 20).said
     assert gives_each(measured, 4, 20).state == "not run"
     assert gives_each(points({16: 50}, (CONNECTION,)), 16, 20).state == "fails"
+    assert "at 16: answers came in one piece" in gives_each(points({16: float("inf")}), 16, 20).said
 
 
 @pytest.mark.parametrize(("ttft", "state"), [(1.9, "holds"), (2.1, "fails")])
@@ -123,6 +124,16 @@ def test_the_bound_is_bandwidth_by_what_a_step_reads() -> None:
     assert alone == pytest.approx(1e12 / 15.137e9, rel=1e-3)
     many = computed_tok_s(16, shape, "BF16", 1000, 1e12)
     assert many == pytest.approx(16 / (1 / alone + 16 * 147456 * 1000 / 1e12))
+
+
+def test_the_bound_of_a_mixture_counts_the_experts_that_a_batch_touches() -> None:
+    """With next to no KV cache a dense model serves 16 in the time of one; of experts 16 touch more than one does."""
+    dense, mixture = (
+        computed_tok_s(16, SHAPES[name], "BF16", 0, 1e12) / computed_tok_s(1, SHAPES[name], "BF16", 0, 1e12)
+        for name in ("qwen3-8b", "qwen3-30b-a3b")
+    )
+    assert dense == pytest.approx(16)
+    assert mixture < 4
 
 
 def test_a_copy_tells_a_bandwidth_that_memory_can_have() -> None:
