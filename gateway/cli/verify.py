@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from gateway.cli.bench_files import refuse_unwritable
 from gateway.cli.console import CliError, err, note, plain
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def verify(
     from backends.bench import BenchConfig, validate
     from backends.bench.verification import Proof
 
+    refuse_unwritable(output=output)
     size = _QUICK if quick else _FULL
     here = BenchConfig(
         url=ours,

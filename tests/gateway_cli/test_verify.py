@@ -53,6 +53,12 @@ async def test_a_bad_setting_is_one_message(command: tuple[str, ...]) -> None:
     assert "url is 'ftp://x'" in str(result.exception)
 
 
+async def test_where_nothing_can_be_written_nothing_is_measured(tmp_path: Path) -> None:
+    result = await invoke("verify", "--ours", "unix:/nothing", "--output", str(tmp_path / "no" / "verify.json"))
+    assert isinstance(result.exception, CliError)
+    assert "--output" in str(result.exception)
+
+
 async def verified(folder: Path, script: Script, *arguments: str) -> tuple[Result, dict[int, Any], Any]:
     made = folder / "verify.json"
     async with serving(folder / "s", script) as url:
