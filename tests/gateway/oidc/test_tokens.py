@@ -121,7 +121,7 @@ def _shown(value: Any) -> str:
         ({"events": EVENTS}, "invalid_token"),
         ({"cnf": {"jkt": "x"}}, "invalid_token"),
     ],
-    ids=lambda value: json.dumps(value)[:60],
+    ids=lambda value: _shown(value)[:60],
 )
 async def test_claims_that_let_nobody_in(
     provider: RealProvider, known: Known, changes: dict[str, Any], code: str
