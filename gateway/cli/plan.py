@@ -102,26 +102,14 @@ def _shape(name: str) -> ModelShape:
 
 
 def _shape_of(folder: Path) -> ModelShape:
-    from backends.capacity import ModelShape
     from native_engine.loading.errors import ModelError
     from native_engine.loading.model_config import config_from_folder
+    from native_engine.work import shape_of
 
     try:
-        config = config_from_folder(folder)
+        return shape_of(config_from_folder(folder))
     except ModelError as fault:
         raise CliError(str(fault)) from fault
-    experts = config.experts
-    return ModelShape(
-        config.vocab_size,
-        config.hidden_size,
-        experts.width if experts else config.intermediate_size,
-        config.num_layers,
-        config.num_heads,
-        config.num_kv_heads,
-        config.head_dim,
-        experts.count if experts else 0,
-        experts.per_token if experts else 0,
-    )
 
 
 def _known_model(shape: ModelShape, formats: tuple[str, str], kv_bytes: float) -> Model:
