@@ -31,7 +31,7 @@ def quantization(
     model: Annotated[str, typer.Option(help="Alias, path, hf:org/name or pypi:package==version.")] = DEFAULT_MODEL,
     data_dir: datadir.Option = None,
     text: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="By default some of our own documents.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="[default: some of our own documents]")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="The first 512 tokens of the text only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")] = False,

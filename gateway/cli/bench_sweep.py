@@ -38,7 +38,7 @@ _QUICK = _Size(2, 1, 32, 64, 32)  # a laptop's CPU carries it
 def sweep(
     url: Annotated[str, typer.Option(help="http(s)://host:port or unix:/path.")] = "http://127.0.0.1:8080",
     endpoint: Annotated[str, typer.Option(help="chat or completions.")] = "chat",
-    model: Annotated[str | None, typer.Option(help="By default the first that the server lists.")] = None,
+    model: Annotated[str | None, typer.Option(help="[default: the first that the server lists]")] = None,
     api_key: Annotated[
         str | None,
         typer.Option(envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True, help="Sent as a bearer token."),

@@ -26,9 +26,7 @@ Work = Callable[["Directory", "KeyRing"], Awaitable[T]]
 StoreWork = Callable[["Store"], Awaitable[T]]
 _TIMEOUT = 5.0
 
-RedisUrl = Annotated[
-    str | None, typer.Option(envvar="SEKISHO_REDIS_URL", help="By default the Valkey of `sekisho up`.")
-]
+RedisUrl = Annotated[str | None, typer.Option(envvar="SEKISHO_REDIS_URL", help="[default: the Valkey of `sekisho up`]")]
 
 
 def with_store(data_dir: Path | None, redis_url: str | None, work: StoreWork[T]) -> T:

@@ -35,6 +35,7 @@ app = typer.Typer(
     help="The one door between a company's people and its LLM engines.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",  # as rich's own markup, what stands in [brackets] would not be shown
     # Tracebacks with local variables would show secrets.
     pretty_exceptions_enable=False,
 )

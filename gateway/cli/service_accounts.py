@@ -42,7 +42,7 @@ def list_(
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="What people call it.")],
-    account_id: Annotated[str | None, typer.Option("--id", help="By default made of the name.")] = None,
+    account_id: Annotated[str | None, typer.Option("--id", help="[default: made of the name]")] = None,
     role: Annotated[Role, typer.Option(help="An admin also administers.")] = "service",
     tenant: Annotated[str, typer.Option(help="Whose prompts may share cached prefixes.")] = "default",
     groups: Annotated[list[str] | None, typer.Option(help="With commas between.")] = None,

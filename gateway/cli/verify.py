@@ -43,8 +43,8 @@ def verify(
     baseline: Annotated[
         str | None, typer.Option(help="The server to compare with, such as Ollama. [default: none: 2 is not run]")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="By default the first that ours lists.")] = None,
-    baseline_model: Annotated[str | None, typer.Option(help="By default the first that it lists.")] = None,
+    model: Annotated[str | None, typer.Option(help="[default: the first that ours lists]")] = None,
+    baseline_model: Annotated[str | None, typer.Option(help="[default: the first that it lists]")] = None,
     api_key: Annotated[
         str | None, typer.Option(envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True, help="For ours.")
     ] = None,

@@ -39,6 +39,14 @@ def test_help_is_there(command: str) -> None:
     assert "Usage" in result.output
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [("usage", "[default: today]"), ("bench sweep", "[default: the first that the server lists]")],
+)
+def test_help_shows_what_stands_in_brackets(command: str, shown: str) -> None:
+    assert shown in CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "250"}).output
+
+
 @pytest.mark.parametrize("arguments", [("up", "--port", "70000"), ("up", "--port", "x"), ("up", "--max-num-seqs", "0")])
 def test_bad_flags_of_up_are_usage_errors(arguments: tuple[str, ...]) -> None:
     result = invoke(*arguments)
