@@ -40,7 +40,7 @@ def start_valkey(folder: Path, *more: str) -> tuple[subprocess.Popen[bytes], str
     options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder), *more]
     process = subprocess.Popen([str(get_binary_path()), *options], stdout=subprocess.DEVNULL)
     with redis.Redis(unix_socket_path=str(socket)) as client:
-        for _ in range(200):
+        for _ in range(1000):
             with contextlib.suppress(redis.ConnectionError):
                 client.ping()
                 return process, f"unix://{socket}"
@@ -137,7 +137,7 @@ async def running(app: App, backend: Any, settings: Settings) -> AsyncIterator[R
 
 
 async def _until_ready(app: App) -> None:
-    for _ in range(200):
+    for _ in range(2000):
         if app.door is not None and app.door.fleet.ready and await _has_key(app):
             return
         await asyncio.sleep(0.005)
@@ -168,7 +168,7 @@ async def error_of(response: aiohttp.ClientResponse, status: int, code: str | No
     return dict(body["error"])
 
 
-async def eventually(condition: Callable[[], Any], seconds: float = 2.0) -> None:
+async def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> None:
     """Wait until the condition holds; fail if it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():

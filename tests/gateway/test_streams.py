@@ -163,7 +163,7 @@ async def test_an_answer_quicker_than_the_silence_has_no_comments(door: RunningD
 
 async def test_tokens_are_sent_as_they_come(start_door: StartDoor) -> None:
     door = await start_door(saying(WORD, 10.0, WORD, DONE))
-    async with door.post(ask(stream=True)) as response, asyncio.timeout(2):
+    async with door.post(ask(stream=True)) as response, asyncio.timeout(8):
         assert b"word" in await response.content.readany()
 
 

@@ -57,7 +57,7 @@ async def test_a_refused_request_costs_no_tokens(start_door: StartDoor) -> None:
 
 async def metrics(door: RunningDoor, until: str) -> str:
     """What /metrics says. A request is counted when its handler ends, which may be after the client has its answer."""
-    for _ in range(100):
+    for _ in range(1000):
         async with door.client.get("/metrics") as response:
             assert response.content_type == "text/plain"
             text = await response.text()

@@ -64,7 +64,7 @@ def served(valkey: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        yield url.result(timeout=10)
+        yield url.result(timeout=60)
     finally:
         ended.set()
         thread.join()
@@ -75,7 +75,7 @@ def known(served: str) -> dict[str, str]:
     """Something of each kind that there is: the id by the first part of the path."""
 
     def make(method: str, path: str, body: Any) -> Any:
-        answered = requests.request(method, f"{served}/admin/v1{path}", json=body, headers=HEADERS, timeout=10)
+        answered = requests.request(method, f"{served}/admin/v1{path}", json=body, headers=HEADERS, timeout=60)
         return answered.json()
 
     make("POST", "/service-accounts", {"name": "known"})
@@ -111,7 +111,7 @@ def test_the_door_does_as_the_document_says(
     def run(case: Case, on_what_is_there: bool) -> None:
         if on_what_is_there and there is not None:
             case.path_parameters = dict(there)
-        case.call_and_validate(base_url=served, headers=HEADERS, excluded_checks=excluded, timeout=10)
+        case.call_and_validate(base_url=served, headers=HEADERS, excluded_checks=excluded, timeout=60)
 
     run()
 

@@ -79,7 +79,7 @@ async def told_of(door: RunningDoor) -> None:
 
 async def waiting(door: RunningDoor, how_many: int = 1) -> list[dict[str, Any]]:
     """Those that wait, once there are so many."""
-    for _ in range(200):
+    for _ in range(1000):
         if len(found := (await line_of(door))["waiting"]) == how_many:
             return found
         await asyncio.sleep(0.01)

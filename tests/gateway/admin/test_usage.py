@@ -55,7 +55,7 @@ async def test_groups_are_those_of_now(used: RunningDoor) -> None:
     async def rows(by: str) -> dict[str, int]:
         return {row["id"]: row["requests"] for row in (await answer(used, "GET", f"/usage?by={by}"))["data"]}
 
-    for _ in range(200):  # an answer does not wait for its booking
+    for _ in range(1000):  # an answer does not wait for its booking
         if len(await rows("user")) == 2:
             break
         await asyncio.sleep(0.01)

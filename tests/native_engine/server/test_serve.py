@@ -135,7 +135,7 @@ async def test_a_second_signal_cuts_streams_off_with_an_error(start: Any, http: 
         body = await answer.content.read()
     assert b'"unavailable_error"' in body
     assert process.wait()[0] == 0
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15
 
 
 async def running(http: aiohttp.ClientSession) -> int:
