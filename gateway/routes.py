@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, batches, embeddings, files, health, openai, prefixes, responses, sign_in
+from gateway.api import admin, assets, batches, embeddings, files, health, openai, prefixes, responses, sign_in
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -53,6 +53,7 @@ ROUTES = (
     Route("POST", "/auth/sign-out", sign_in.sign_out),
     Route("POST", "/auth/backchannel-logout", sign_in.back_channel_logout),
     Route("GET", "/web/style.css", sign_in.style),
+    Route("GET", "/web/{file}", assets.asset),
     *(Route(one.method, one.path, one, one.endpoint, one.role) for one in (*admin.OPERATIONS, admin.DOCUMENT)),
 )
 
@@ -67,6 +68,7 @@ PUBLIC_PATHS = {
     "/auth/sign-out": "ends the session of the cookie, if there is one, and looks at the page's origin itself",
     "/auth/backchannel-logout": "the provider's signed logout token is the credential",
     "/web/style.css": "how pages look is no secret, and the first page needs it",
+    "/web/{file}": "scripts and styles are the same for everyone and hold nothing of anyone",
 }
 # Asked every few seconds, by machines: not worth a line in the log each.
 PROBES = frozenset({"/healthz", "/readyz"})

@@ -15,6 +15,12 @@ from gateway.web.words import Language, language_of
 
 _URL = "!#$%&'()*+,/:;=?@[]~"
 
+_SELF = "'self'"
+_APP_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
 Handler = Callable[[Door, RequestScope], Awaitable[None]]
 
 
@@ -35,6 +41,17 @@ def page(handler: Handler) -> Handler:
 async def send_page(request: RequestScope, text: str, *, form_targets: tuple[str, ...] = ()) -> None:
     """`form_targets`: hosts to which a form of this page may lead in the end, beside ours."""
     await send_bytes(request, text.encode(), "text/html; charset=utf-8", headers=_guards(form_targets))
+
+
+async def send_app(door: Door, request: RequestScope, text: str, *, trusted_types: bool = True) -> None:
+    """A page of scripts (gateway/web/app_page.py). trusted_types: the browser lets no script write HTML from text."""
+    session = await door.browsers.cookie.session(request)
+    # The way out in its header may lead to the provider in the end.
+    targets = await door.browsers.logout.origins(session) if session is not None else ()
+    policy = f"{_APP_POLICY}; form-action {' '.join((_SELF, *targets))}"
+    if trusted_types:
+        policy += "; require-trusted-types-for 'script'"
+    await send_bytes(request, text.encode(), "text/html; charset=utf-8", headers=_headers(policy))
 
 
 async def send_onward(request: RequestScope, location: str, headers: list[Header]) -> None:
@@ -62,12 +79,17 @@ async def send_to_sign_in(request: RequestScope, error: DoorError) -> bool:
 
 
 def language(request: RequestScope) -> Language:
-    return language_of(request.headers.get(b"accept-language", b""))
+    return language_of(request.headers.get(b"accept-language", b""), request.headers.get(b"cookie", b""))
 
 
 def _guards(form_targets: tuple[str, ...]) -> list[Header]:
-    targets = " ".join(("'self'", *form_targets))
-    policy = f"default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action {targets}"
+    targets = " ".join((_SELF, *form_targets))
+    return _headers(
+        f"default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action {targets}"
+    )
+
+
+def _headers(policy: str) -> list[Header]:
     return [
         (b"content-security-policy", policy.encode("ascii")),
         (b"cross-origin-opener-policy", b"same-origin"),

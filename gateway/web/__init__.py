@@ -1,1 +1,1 @@
-"""Pages for people: built here, served by api. No script, no build step, nothing fetched from elsewhere."""
+"""Pages for people: built here, served by api. No build step, nothing fetched from elsewhere."""

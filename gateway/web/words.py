@@ -6,6 +6,8 @@ from typing import Literal
 
 Language = Literal["en", "ja"]
 
+LANGUAGE_COOKIE = "sekisho-language"
+
 WORDS: dict[str, dict[Language, str]] = {
     "tagline": {"en": "the door to your company's AI", "ja": "社内AIの入口"},
     "sign_in": {"en": "Sign in", "ja": "サインイン"},
@@ -34,6 +36,11 @@ WORDS: dict[str, dict[Language, str]] = {
     "back": {"en": "Back", "ja": "戻る"},
     "unknown_browser": {"en": "a browser that does not say its name", "ja": "名称不明のブラウザー"},
     "sign_out": {"en": "Sign out", "ja": "サインアウト"},
+    "skip": {"en": "Skip to the content", "ja": "本文へ移動"},
+    "no_script": {
+        "en": "This page needs JavaScript, which this browser does not run. Programs use the API with a key.",
+        "ja": "このページには JavaScript が必要です。プログラムからは API キーで API を利用できます。",
+    },
     "role_user": {"en": "user", "ja": "利用者"},
     "role_service": {"en": "service", "ja": "サービス"},
     "role_auditor": {"en": "auditor", "ja": "監査者"},
@@ -95,8 +102,13 @@ def said(word: str, language: Language, **values: str) -> str:
     return WORDS[word][language].format(**values)
 
 
-def language_of(accept_language: bytes) -> Language:
-    """The better liked of the two by Accept-Language; English where neither is."""
+def language_of(accept_language: bytes, cookies: bytes = b"") -> Language:
+    """What was chosen on a page (static/lib/words.js sets the cookie); else the better liked of the two by
+    Accept-Language; English where neither is."""
+    for part in cookies.decode("latin-1").split(";")[:64]:
+        name, _, value = part.strip().partition("=")
+        if name == LANGUAGE_COOKIE and value in ("en", "ja"):
+            return "ja" if value == "ja" else "en"
     weights: dict[str, float] = {}
     for part in accept_language.decode("latin-1").split(",")[:32]:
         tag, _, parameters = part.strip().lower().partition(";")

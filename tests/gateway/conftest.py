@@ -25,10 +25,11 @@ from gateway.errors import StoreAway
 from gateway.identity.records import Key
 from gateway.settings import Settings, load
 from gateway.store.redis import Store
+from tests.gateway.chromium import new_context
 from tests.gateway.signing_in import new_browser, sign_in_door
 
 # Fixtures of people who sign in, for every test here.
-__all__ = ["new_browser", "sign_in_door"]
+__all__ = ["new_browser", "new_context", "sign_in_door"]
 
 ADMIN_KEY = "sk-skh-admin-0123456789abcdef"
 AUTH = {"authorization": f"Bearer {ADMIN_KEY}"}

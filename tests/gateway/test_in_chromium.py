@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,47 +18,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from playwright.async_api import BrowserContext, Page, async_playwright
+from playwright.async_api import Page
 
 from gateway.identity import local_link
 from gateway.identity.api_keys import local_admin
 from tests.external.provider import RealProvider
+from tests.gateway.chromium import NewContext, picture
 from tests.gateway.conftest import RunningDoor
 from tests.gateway.signing_in import SignInDoor, free_port
 
 pytestmark = pytest.mark.slow
 
-NewContext = Callable[..., Awaitable[BrowserContext]]
 FETCH = "path => fetch(path).then(async answer => [answer.status, answer.redirected, await answer.text()])"
-
-
-def chromium() -> str:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if (found := shutil.which(name)) is not None:
-            return found
-    if os.environ.get("CI"):
-        pytest.fail("no Chromium is installed; CI needs one")
-    pytest.skip("no Chromium is installed")
-
-
-@pytest.fixture
-async def new_context() -> AsyncIterator[NewContext]:
-    """Makes browsers that share nothing with each other. What a page complains of fails the test."""
-    complaints: list[str] = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-
-        async def make(**options: Any) -> BrowserContext:
-            context = await browser.new_context(**options)
-            context.on("weberror", lambda error: complaints.append(str(error.error)))
-            context.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-            context.set_default_timeout(10_000)
-            return context
-
-        yield make
-        await browser.close()
-    refused = [text for text in complaints if "Content Security Policy" in text or "Error" in text]
-    assert refused == []
 
 
 @pytest.fixture
@@ -114,12 +82,6 @@ async def sign_in(page: Page, login: str) -> None:
     await page.fill("input[name=login]", login)
     await page.click("button[value=sign-in]")
     await page.wait_for_load_state()
-
-
-async def picture(page: Page, name: str) -> None:
-    """For a person to look at, where one asks for it."""
-    if folder := os.environ.get("SCREENSHOTS"):
-        await page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 async def test_a_person_signs_in_sees_why_and_signs_out_here_and_there(

@@ -1,0 +1,29 @@
+"""A page that scripts build: the frame that all of them share. Everything else of it is in static/."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from gateway.web.assets import assets
+from gateway.web.words import Language, said
+
+
+def app_page(language: Language, title: str, module: str, body: str = "", styles: Sequence[str] = ()) -> str:
+    """HTML that loads `module`, a path under static/, and `styles` behind base.css. `body` is HTML inside <main>.
+
+    The module finds <header id="header"> for lib/header.js and <main id="main">, which the link to skip to leads to.
+    """
+    files = assets()
+    sheets = "".join(f'<link rel="stylesheet" href="{files.url(path)}">' for path in ("base.css", *styles))
+    return (
+        f'<!doctype html><html lang="{language}" data-version="{files.version}"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)} · Sekisho</title>{sheets}"
+        # Not a module: it runs before anything is painted, so that a dark page never flashes white.
+        f'<script src="{files.url("lib/first.js")}"></script>'
+        f'<script type="module" src="{files.url(module)}"></script></head>'
+        f'<body class="app"><a class="skip" href="#main">{said("skip", language)}</a><header id="header"></header>'
+        f'<main id="main" tabindex="-1"><noscript><p>{said("no_script", language)}</p></noscript>{body}</main>'
+        "</body></html>"
+    )

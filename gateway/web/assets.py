@@ -1,0 +1,65 @@
+"""The files that pages load, read once: scripts, styles, vendored libraries. Knows no request and no page."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mimetypes
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent / "static"
+# By name and not by the machine's own tables: a browser runs no module of the wrong type.
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+    ".png": "image/png",
+    ".wasm": "application/wasm",
+}
+_PACKED = ("text/", "image/svg", "application/json", "application/wasm")
+
+
+class Asset(NamedTuple):
+    body: bytes
+    content_type: str
+    packed: bytes | None  # by gzip, where that makes it smaller
+
+
+class Assets(NamedTuple):
+    """`version` changes with any byte of any file, so that what is served under it never does."""
+
+    version: str
+    files: dict[str, Asset]  # by path within the folder
+
+    def url(self, path: str) -> str:
+        """Raises KeyError for a file that is not there."""
+        if path not in self.files:
+            raise KeyError(f"no file {path} under {FOLDER.name}")
+        return f"/web/{self.version}/{path}"
+
+
+def read_assets(folder: Path) -> Assets:
+    digest = hashlib.sha256()
+    files: dict[str, Asset] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name, body = path.relative_to(folder).as_posix(), path.read_bytes()
+        digest.update(f"{name}\0{len(body)}\0".encode() + body)
+        files[name] = _asset(path, body)
+    return Assets(digest.hexdigest()[:16], files)
+
+
+@cache
+def assets() -> Assets:
+    """Those of this package."""
+    return read_assets(FOLDER)
+
+
+def _asset(path: Path, body: bytes) -> Asset:
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain; charset=utf-8"
+    packed = gzip.compress(body, mtime=0) if kind.startswith(_PACKED) else body
+    return Asset(body, kind, packed if len(packed) < len(body) else None)

@@ -1,0 +1,84 @@
+// What stands above every page: where one may go, who one is, language, theme and the way out.
+
+import { fill, h } from "./dom.js";
+import { session } from "./session.js";
+import { setTheme, theme, THEMES } from "./theme.js";
+import { language, LANGUAGES, setLanguage, words } from "./words.js";
+
+// In this order. roles: who may open it; everyone without.
+const LINKS = [{ path: "/", word: "home" }];
+
+const say = words({
+  home: { en: "Home", ja: "ホーム" },
+  pages: { en: "Pages", ja: "ページ" },
+  menu: { en: "Account and settings", ja: "アカウントと設定" },
+  account: { en: "Where you are signed in", ja: "サインイン中のブラウザー" },
+  language: { en: "Language", ja: "言語" },
+  theme: { en: "Appearance", ja: "外観" },
+  theme_system: { en: "As the system", ja: "システムに合わせる" },
+  theme_light: { en: "Light", ja: "ライト" },
+  theme_dark: { en: "Dark", ja: "ダーク" },
+  sign_out: { en: "Sign out", ja: "サインアウト" },
+  role_user: { en: "user", ja: "利用者" },
+  role_service: { en: "service", ja: "サービス" },
+  role_auditor: { en: "auditor", ja: "監査者" },
+  role_admin: { en: "admin", ja: "管理者" },
+});
+
+/** Fills <header id="header">. The links of this person come when the door has said who it is. */
+export function showHeader() {
+  const links = h("nav", { "aria-label": say("pages") });
+  const person = h("span", { class: "person" }, say("menu"));
+  const detail = h("p", { class: "soft" });
+  fill(
+    document.getElementById("header"),
+    h("a", { class: "brand", href: "/" }, h("span", { lang: "ja", "aria-hidden": "true" }, "関所"), "Sekisho"),
+    links,
+    menu(person, detail),
+  );
+  session().then(
+    (who) => {
+      fill(links, LINKS.filter((link) => !link.roles || link.roles.includes(who.role)).map(anchor));
+      fill(person, who.name || say(`role_${who.role}`));
+      fill(detail, `${say(`role_${who.role}`)} · ${who.tenant}`);
+    },
+    () => {}, // The page's own requests meet the same fault, and tell it.
+  );
+}
+
+function anchor({ path, word }) {
+  const here = path === "/" ? location.pathname === path : location.pathname.startsWith(path);
+  return h("a", { href: path, "aria-current": here ? "page" : null }, say(word));
+}
+
+function menu(person, detail) {
+  const signOut = h("form", { method: "post", action: "/auth/sign-out" }, h("button", {}, say("sign_out")));
+  const shown = h(
+    "details",
+    { class: "menu" },
+    h("summary", {}, person),
+    h(
+      "div",
+      { class: "sheet" },
+      detail,
+      h("a", { href: "/account" }, say("account")),
+      choice(say("language"), Object.entries(LANGUAGES), language, setLanguage),
+      choice(say("theme"), THEMES.map((name) => [name, say(`theme_${name}`)]), theme(), setTheme),
+      signOut,
+    ),
+  );
+  shown.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !shown.open) return;
+    shown.open = false;
+    shown.querySelector("summary").focus();
+  });
+  document.addEventListener("click", (event) => {
+    if (!shown.contains(event.target)) shown.open = false;
+  });
+  return shown;
+}
+
+function choice(label, options, chosen, change) {
+  const list = options.map(([value, text]) => h("option", { value }, text));
+  return h("label", {}, label, h("select", { value: chosen, onchange: (event) => change(event.target.value) }, list));
+}
