@@ -142,6 +142,7 @@ class App:
         await self.door.orders.start()
         self.door.booking.start()
         self.door.reaper.start()
+        self.door.quotas.nearing.start()
         self.door.revocation.start()
         self.door.providers.start()
         self.door.runner.start()
@@ -167,6 +168,7 @@ class App:
         if self.metrics_port is not None:
             await self.metrics_port.aclose()
         await door.runner.aclose()
+        await door.quotas.nearing.aclose()
         await door.reaper.aclose()
         await door.booking.aclose()
         await door.health.aclose()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 
 from backends.base import Backend
 from gateway.admission import Admission
@@ -37,6 +39,7 @@ from gateway.queueing.lines import Lines
 from gateway.queueing.orders import Orders
 from gateway.quotas.book import PolicyBook
 from gateway.quotas.local_share import LocalShare
+from gateway.quotas.nearing import NEAR
 from gateway.quotas.reaper import Reaper
 from gateway.quotas.service import QuotaService
 from gateway.rooms import Rooms
@@ -49,11 +52,12 @@ from gateway.store.lookup import Lookup
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.objectives import Objectives
 
 
 def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes, ask: Ask) -> Door:
     fleet = _fleet(settings, backends)
-    metrics = Metrics(fleet.knows)
+    metrics = Metrics(fleet.knows, Objectives(settings.target_ttft_seconds, settings.target_tokens_per_second))
     store = Store(settings.redis_url, settings.redis_timeout, metrics.redis.observe)
     directory = Directory(Records(store))
     away_seconds = settings.local_share_minutes * 60 if _shares(settings) else 0.0
@@ -66,6 +70,8 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     _show(metrics, store, lines, fleet)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
+    away = "1 while an identity provider does not answer."
+    metrics.of_each("issuer", "sekisho_identity_provider_away", away, providers.away)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds, away_seconds), settings.issuers)
     served = browsers(settings, store, sessions, providers, people)
     api_keys = ApiKeys(key_ring, lookup, people, _open_webui(settings), uses)
@@ -74,8 +80,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
     quotas = _quotas(settings, store)
     booking = Booking(settings, store, quotas, lines, fleet, metrics)
-    metrics.gauge("sekisho_reservations", "Requests that hold a reservation.", lambda: len(quotas.held))
-    metrics.gauge("sekisho_unbooked", "Requests that ended and are not booked yet.", lambda: booking.unbooked)
+    _show_quotas(metrics, quotas, booking)
     reaper = Reaper(store, settings.lease_seconds, booking.account, booking.book)
     orders = Orders(store, rooms.told, fleet.lacks)
     admission = Admission(settings, store, quotas, rooms, booking)
@@ -183,12 +188,31 @@ def _show(metrics: Metrics, store: Store, lines: Lines, fleet: Fleet) -> None:
     metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: lines.waiting)
     metrics.gauge("sekisho_store_away", "1 while Redis does not answer.", lambda: float(store.away))
     metrics.gauge("sekisho_engine_ready", "1 while an engine takes requests.", lambda: float(fleet.ready))
-    metrics.of_backends("sekisho_backend_held", "Requests of this gateway in each backend.", fleet.held)
-    metrics.of_backends("sekisho_backend_up", "1 while a backend takes requests.", fleet.up)
-    metrics.of_backends("sekisho_backend_stale", "1 while its load figures cannot be believed.", fleet.stale)
-    metrics.of_backends(
-        "sekisho_permits", "Requests that a backend may have at once, all gateways together.", lines.rooms
+    of_backends = partial(metrics.of_each, "backend")
+    of_backends("sekisho_permits", "Requests that a backend may have at once, all gateways together.", lines.rooms)
+    of_backends("sekisho_backend_held", "Requests of this gateway in each backend.", fleet.held)
+    of_backends("sekisho_backend_up", "1 while a backend takes requests.", fleet.up)
+    of_backends("sekisho_backend_stale", "1 while its load figures cannot be believed.", fleet.stale)
+    told = {
+        "running": ("Requests that a backend says it runs.", "running"),
+        "waiting": ("Requests that a backend says wait in it.", "waiting"),
+        "kv_usage_ratio": ("Part of its KV cache that a backend says is in use, 0 to 1.", "kv_use"),
+    }
+    for name, (help_text, figure) in told.items():
+        of_backends(f"sekisho_backend_{name}", help_text, partial(fleet.loads, attrgetter(figure)))
+    metrics.gauges(
+        "sekisho_backend_state",
+        "1 for the state that a backend is in: failing is an open circuit.",
+        ("backend", "state"),
+        fleet.states,
     )
-    metrics.states(
-        "sekisho_backend_state", "1 for the state that a backend is in: failing is an open circuit.", fleet.states
-    )
+
+
+def _show_quotas(metrics: Metrics, quotas: QuotaService, booking: Booking) -> None:
+    metrics.gauge("sekisho_reservations", "Requests that hold a reservation.", lambda: len(quotas.held))
+    metrics.gauge("sekisho_unbooked", "Requests that ended and are not booked yet.", lambda: booking.unbooked)
+    labels, nearing = ("policy", "limit"), quotas.nearing
+    help_text = "Used of a limit by day or month, of whoever used most: 1 is all of it."
+    metrics.gauges("sekisho_quota_used_ratio", help_text, labels, nearing.fullest)
+    help_text = f"How many have used {NEAR:.0%} of a limit by day or month."
+    metrics.gauges("sekisho_quota_near_end", help_text, labels, nearing.near)

@@ -20,6 +20,7 @@ from gateway.quotas.buckets import FREE, Usage, Weights, price_of
 from gateway.quotas.effective import Limit, owner
 from gateway.quotas.headers import Rate, Refusal, exceeded
 from gateway.quotas.local_share import LocalShare
+from gateway.quotas.nearing import Nearing
 from gateway.quotas.plan import Plan, Size, check
 from gateway.quotas.scripts import LOOK, PROGRESS, RESERVE, SETTLE
 from gateway.scope import Principal
@@ -69,7 +70,8 @@ class QuotaService:
         self._store = store
         self._book = book
         self._prices = {pattern: price_of(price) for pattern, price in prices.items()}
-        self._memory = Memory(self._price, UTC if time_zone == "UTC" else ZoneInfo(time_zone))
+        self.nearing = Nearing(store)
+        self._memory = Memory(self._price, UTC if time_zone == "UTC" else ZoneInfo(time_zone), self.nearing)
         self._lease_ms = round(lease_seconds * 1000)
         self._share = share
         self._held: dict[str, Plan] = {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from backends.base import ModelCard
+from backends.base import Load, ModelCard
 from gateway.errors import EngineAway, ModelNotFound
 from gateway.routing.components import lines_of
 from gateway.routing.health import Health, State
@@ -116,6 +116,11 @@ class Fleet:
 
     def stale(self) -> dict[str, float]:
         return {member.name: float(bool(member.stale)) for member in self.members.values()}
+
+    def loads(self, figure: Callable[[Load], float | None]) -> dict[str, float]:
+        """A figure of those engines that tell it."""
+        found = {member.name: figure(member.load) for member in self.members.values()}
+        return {name: value for name, value in found.items() if value is not None}
 
     def healths(self) -> dict[str, Health]:
         return {member.name: member.health for member in self.members.values()}

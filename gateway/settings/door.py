@@ -128,6 +128,9 @@ class Settings(BaseModel):
     target_tokens_per_second: float = Field(
         20.0, ge=0, le=1000, description="No more run at once than keep everybody at this speed; 0: max_concurrency."
     )
+    target_ttft_seconds: float = Field(
+        2.0, gt=0, le=600, description="Goodput counts answers whose first token came within this, queue included."
+    )
     lease_seconds: float = Field(
         30.0, ge=1, le=600, description="A turn not renewed for this long is taken back: its holder has died."
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from backends.edges import FIRST_TOKEN, INTER_TOKEN, LATENCY
 from gateway.scope import RequestScope
 from gateway.telemetry.families import Counters, Gauges, Histograms, Labels
+from gateway.telemetry.objectives import USUAL, Objectives, token_seconds
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,12 +27,16 @@ class Metrics:
     `knows_model`: whether somebody in charge gave this name to a model; all other names are one label.
     """
 
-    def __init__(self, knows_model: Callable[[str], bool]) -> None:
+    def __init__(self, knows_model: Callable[[str], bool], objectives: Objectives = USUAL) -> None:
         self._registry = CollectorRegistry()
         self._knows_model = knows_model
+        self._objectives = objectives
         self._codes: set[str] = set()
         self._requests = self._counters("requests", "Requests answered.", "route", "model", "status", "class")
         self._failures = self._counters("failures", "Requests that failed, by error code.", "code")
+        self._served = self._counters(
+            "slo_requests", "Answers to be generated, by whether they met the objectives.", "model", "class", "result"
+        )
         self.auth_failures = self._counters("auth_failures", "Credentials that were refused, by reason.", "reason")
         self.quota_refusals = self._counters("quota_refusals", "Requests over a limit, by the limit's name.", "limit")
         self.attempts = self._counters("attempts", "Requests sent to a backend, by their end.", "backend", "result")
@@ -45,10 +50,12 @@ class Metrics:
             "cached_tokens", "Prompt tokens that an engine had cached, of those booked.", "model"
         )
         self.batch_lines = self._counters("batch_lines", "Lines of batches with a result.", "result")
-        self.total = self._histograms("e2e", "Head received to last byte sent.", LATENCY, "model")
-        self.ttft = self._histograms("ttft", "Head received to first token, queue included.", FIRST_TOKEN, "model")
+        self.total = self._histograms("e2e", "Head received to last byte sent.", LATENCY, "model", "class")
+        self.ttft = self._histograms(
+            "ttft", "Head received to first token, queue included.", FIRST_TOKEN, "model", "class"
+        )
         self.tpot = self._histograms(
-            "tpot", "Each token of an answer after its first, as a mean of the answer.", INTER_TOKEN, "model"
+            "tpot", "Each token of an answer after its first, as a mean of the answer.", INTER_TOKEN, "model", "class"
         )
         self.queue = self._histograms("queue", "Waiting for a turn.", LATENCY, "model", "class")
         self.upstream = self._histograms("upstream", "An attempt at a backend: asked to its end.", LATENCY, "backend")
@@ -72,34 +79,33 @@ class Metrics:
 
     def gauge(self, name: str, help_text: str, value: Callable[[], float]) -> None:
         """A figure that is read when it is asked for."""
-        self._registry.register(Gauges(name, help_text, (), lambda: {(): value()}))
+        self.gauges(name, help_text, (), lambda: {(): value()})
 
-    def of_backends(self, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
-        """A figure of each backend that there is when it is read."""
+    def gauges(
+        self, name: str, help_text: str, labels: Sequence[str], values: Callable[[], Mapping[Labels, float]]
+    ) -> None:
+        """A figure of each of what there is when it is read."""
+        self._registry.register(Gauges(name, help_text, labels, values))
 
-        def of_each() -> Mapping[Labels, float]:
-            return {(backend,): value for backend, value in values().items()}
-
-        self._registry.register(Gauges(name, help_text, ("backend",), of_each))
-
-    def states(self, name: str, help_text: str, values: Callable[[], Mapping[Labels, float]]) -> None:
-        """1 for the state that each backend is in, 0 for all others."""
-        self._registry.register(Gauges(name, help_text, ("backend", "state"), values))
+    def of_each(self, label: str, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
+        """The same with one label."""
+        self.gauges(name, help_text, (label,), lambda: {(one,): value for one, value in values().items()})
 
     def render(self) -> bytes:
         return bytes(generate_latest(self._registry))
 
     def _completion(self, request: RequestScope, model: str, klass: str, seconds: float) -> None:
         """The times of a completion request, as far as it came."""
-        self.total.observe(seconds, model)
+        self.total.observe(seconds, model, klass)
+        if result := self._objectives.result(request, seconds):
+            self._served.add(model, klass, result)
         if request.dispatched:
             self.queue.observe(request.queued_seconds, model, klass)
             self.overhead.observe(max(0.0, request.dispatched - request.read - request.queued_seconds))
         if request.first_token:
-            self.ttft.observe(request.first_token - request.received, model)
-            following = request.tokens.get("completion_tokens", 0) / request.choices - 1
-            if following > 0 and request.upstream_ended > request.first_token:
-                self.tpot.observe((request.upstream_ended - request.first_token) / following, model)
+            self.ttft.observe(request.first_token - request.received, model, klass)
+            if pace := token_seconds(request):
+                self.tpot.observe(pace, model, klass)
 
     def _model(self, name: str) -> str:
         return name if not name or self._knows_model(name) else OTHER

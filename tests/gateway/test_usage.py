@@ -81,6 +81,6 @@ async def test_metrics_count_requests_and_tokens_and_name_no_one(start_door: Sta
     assert 'sekisho_requests_total{class="",model="",route="/v1/chat/completions",status="400"} 1.0' in text
     assert 'sekisho_requests_total{class="",model="",route="unknown",status="404"} 1.0' in text
     assert 'sekisho_tokens_total{kind="completion",model="fake"} 2.0' in text
-    assert 'sekisho_ttft_seconds_count{model="fake"} 1.0' in text
+    assert 'sekisho_ttft_seconds_count{class="api",model="fake"} 1.0' in text
     assert "secret" not in text
     assert "bootstrap" not in text

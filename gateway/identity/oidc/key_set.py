@@ -61,6 +61,11 @@ class KeySet:
         self._next_for_unknown = 0.0
         self._fetching: asyncio.Task[None] | None = None
 
+    @property
+    def is_away(self) -> bool:
+        """Whether its last answer did not come, or could not be used."""
+        return self._away
+
     async def find(self, kid: str | None, algorithm: str) -> Key:
         """Raises UnknownKey and ProviderAway."""
         if not self._are_believed():

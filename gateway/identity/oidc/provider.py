@@ -59,6 +59,10 @@ class Provider:
     def issuer(self) -> str:
         return self.settings.issuer
 
+    @property
+    def is_away(self) -> bool:
+        return self._keys.is_away
+
     async def metadata(self) -> Metadata:
         """Raises ProviderAway until it has been reached once."""
         if self._metadata is None:
@@ -146,6 +150,10 @@ class Providers:
 
     def get(self, issuer: str) -> Provider | None:
         return self._by_issuer.get(issuer)
+
+    def away(self) -> dict[str, float]:
+        """By issuer, whether it did not answer when it was last asked."""
+        return {provider.issuer: float(provider.is_away) for provider in self}
 
     def start(self) -> None:
         for provider in self:

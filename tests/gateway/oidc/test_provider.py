@@ -128,8 +128,10 @@ async def test_an_outage_is_told_once_and_so_is_its_end(
     await provider.stop()
     for _ in range(3):
         await ours.refresh()
+    assert ours.is_away
     await provider.start()
     await ours.refresh()
+    assert not ours.is_away
     said = [record.getMessage() for record in caplog.records if record.name == "sekisho.identity"]
     assert len(said) == 2
     assert "is away" in said[0]

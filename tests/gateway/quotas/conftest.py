@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import redis
 
-from gateway.quotas import reaper, service
+from gateway.quotas import nearing, reaper, service
 from gateway.quotas.book import PolicyBook
 from gateway.quotas.buckets import Usage
 from gateway.quotas.plan import Plan, Size
@@ -50,13 +50,15 @@ def client(redis_url: str) -> redis.Redis:
 
 @pytest.fixture
 def clock(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    for module, names in ((service, ("RESERVE", "PROGRESS", "SETTLE", "LOOK")), (reaper, ("CLAIM",))):
+    scripts = ((service, ("RESERVE", "PROGRESS", "SETTLE", "LOOK")), (reaper, ("CLAIM",)), (nearing, ("LOOK",)))
+    for module, names in scripts:
         for name in names:
             source = getattr(module, name).source
             assert source.count(CLOCK) == 1
             monkeypatch.setattr(module, name, Script(source.replace(CLOCK, _OURS)))
     found = Clock(client)
-    monkeypatch.setattr(service, "_now_ms", lambda: found.ms)
+    for reader in (service, nearing):
+        monkeypatch.setattr(reader, "_now_ms", lambda: found.ms)
     return found
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from backends.base import Load
 from backends.edges import FIRST_TOKEN, INTER_TOKEN, LATENCY
 from backends.errors import Rejected
 from backends.fake import FakeBackend, chat_script
@@ -110,7 +111,7 @@ def test_the_time_of_a_token_is_that_of_those_after_the_first_of_each_choice() -
     fields = {"model": "m", "dispatched": 100.0, "first_token": 101.0, "upstream_ended": 103.0, "choices": 2}
     metrics.answered(request(**fields, tokens={"completion_tokens": 10}), "api", 4.0)
     metrics.answered(request(**fields, tokens={"completion_tokens": 2}), "api", 4.0)  # none after the first
-    told, m = exported(metrics.render()), frozenset({("model", "m")})
+    told, m = exported(metrics.render()), frozenset({("model", "m"), ("class", "api")})
     assert (told["sekisho_tpot_seconds_count", m], told["sekisho_tpot_seconds_sum", m]) == (1, 0.5)
     assert (told["sekisho_ttft_seconds_sum", m], told["sekisho_e2e_seconds_sum", m]) == (2, 8)
 
@@ -122,7 +123,7 @@ async def test_an_answer_is_in_every_figure_of_it(start_door: StartDoor) -> None
     labels = {"route": "/v1/chat/completions", "model": "fake", "status": "200", "class": "api"}
     await eventually(lambda: value(door, "sekisho_requests_total", **labels) == 1)
     for name in ("e2e", "ttft", "tpot"):
-        assert value(door, f"sekisho_{name}_seconds_count", model="fake") == 1
+        assert value(door, f"sekisho_{name}_seconds_count", **{"model": "fake", "class": "api"}) == 1
     assert value(door, "sekisho_queue_seconds_count", **{"model": "fake", "class": "api"}) == 1
     assert value(door, "sekisho_upstream_seconds_count", backend="fake") == 1
     assert value(door, "sekisho_upstream_seconds_sum", backend="fake") > 0.02
@@ -131,6 +132,7 @@ async def test_an_answer_is_in_every_figure_of_it(start_door: StartDoor) -> None
     assert value(door, "sekisho_tokens_total", model="fake", kind="completion") == 3
     assert value(door, "sekisho_permits", backend="fake") == door.settings.max_concurrency
     assert value(door, "sekisho_reservations") == 0
+    assert value(door, "sekisho_slo_requests_total", **{"model": "fake", "class": "api", "result": "met"}) == 1
 
 
 async def test_models_that_do_not_exist_are_one_label(start_door: StartDoor) -> None:
@@ -164,3 +166,39 @@ async def test_a_backend_is_in_one_state_and_a_failed_one_shows_its_circuit(star
         health.observe_failure(Rejected(500, b"{}"), f"r{number}", 1e9)
     found = states()
     assert (found["failing"], sum(found.values())) == (1, 1)
+
+
+class Telling(FakeBackend):
+    """An engine that is rather full, and does not say how many wait."""
+
+    async def load(self) -> Load:
+        return Load(running=3, kv_use=0.93)
+
+
+async def test_what_an_engine_says_of_its_load_is_shown_and_nothing_in_the_place_of_what_it_does_not_say(
+    start_door: StartDoor,
+) -> None:
+    door = await start_door(Telling())
+    fake = frozenset({("backend", "fake")})
+    await eventually(lambda: of(door).get(("sekisho_backend_kv_usage_ratio", fake)) == 0.93)
+    assert of(door)["sekisho_backend_running", fake] == 3
+    assert ("sekisho_backend_waiting", fake) not in of(door)
+
+
+async def test_a_budget_is_told_by_its_policy_without_its_owners_name(
+    start_door: StartDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.quotas.nearing._SECONDS", 0.01)
+    door = await start_door(key_cache_seconds=0)
+    await allow(door, requests_per_day=2)
+    async with door.post(ask()) as response:
+        await response.read()
+    labels = {"policy": "all", "limit": "requests_per_day"}
+    await eventually(lambda: value(door, "sekisho_quota_used_ratio", **labels) == 0.5)
+    assert of(door)["sekisho_quota_near_end", frozenset(labels.items())] == 0
+
+
+async def test_an_identity_provider_that_does_not_answer_is_away(start_door: StartDoor) -> None:
+    issuer = "http://127.0.0.1:9/realm"
+    door = await start_door(issuers=[{"issuer": issuer, "client_id": "sekisho"}])
+    await eventually(lambda: value(door, "sekisho_identity_provider_away", issuer=issuer) == 1)
