@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from html import escape
 
+from backends.bench.pages.document import document, figure, heading, japanese, table
 from backends.bench.pages.figures import (
     Result,
     cumulative,
@@ -15,12 +16,9 @@ from backends.bench.pages.figures import (
     timeline,
 )
 from backends.bench.pages.rows import ROWS, Row, shown
-from backends.bench.pages.style import STYLE
-from backends.bench.pages.svg import Axis, Series, fitted, plot
+from backends.bench.pages.svg import Axis, Series, fitted
 
 Runs = Mapping[str, Result]
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # were anything in it ever not escaped, it would do nothing
 
 
 def html_page(runs: Runs, title: str = "Serving benchmark") -> str:
@@ -32,23 +30,7 @@ def html_page(runs: Runs, title: str = "Serving benchmark") -> str:
         [_time_to_first_token(runs), _gaps(runs), _throughput_and_speed(runs)]
         + [_timeline(name, result, len(runs) > 1) for name, result in runs.items()]
     )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        f'<h1>{escape(title)}</h1>\n{_about(runs)}\n{_remarks(runs)}<div class="plots">\n{plots}</div>\n'
-        f"{_table(runs)}\n"
-        "</main>\n</body>\n</html>\n"
-    )
-
-
-def _japanese(text: str) -> str:
-    return f'<span lang="ja">{text}</span>' if text else ""
-
-
-def _heading(english: str, japanese: str) -> str:
-    return f"<h2>{english} {_japanese(japanese)}</h2>"
+    return document(title, f'{_about(runs)}\n{_remarks(runs)}<div class="plots">\n{plots}</div>\n{_table(runs)}\n')
 
 
 def _about(runs: Runs) -> str:
@@ -66,38 +48,17 @@ def _readable(date: str) -> str:
 
 
 def _table(runs: Runs) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in runs)
-    rows = "\n".join(_row(row, runs) for row in ROWS)
-    return (
-        f'{_heading("Figures", "数値")}\n<div class="wide" tabindex="0" role="region" aria-label="Figures">'
-        f"<table>\n<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>"
-    )
+    return f"{heading('Figures', '数値')}\n{table('Figures', list(runs), (_row(row, runs) for row in ROWS))}"
 
 
 def _row(row: Row, runs: Runs) -> str:
-    head = f"{row.english} {_japanese(row.japanese)}".rstrip()
+    head = f"{row.english} {japanese(row.japanese)}".rstrip()
     if not row.field:
         return f'<tr class="group"><th scope="rowgroup" colspan="{len(runs) + 1}">{head}</th></tr>'
     values = [result.get(row.field) for result in runs.values()]
     if all(value is None for value in values):
         return ""
     return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{escape(shown(value))}</td>" for value in values)}</tr>'
-
-
-def _figure(english: str, japanese: str, x: Axis, y: Axis, series: Sequence[Series], key: Sequence[str]) -> str:
-    """`key`: what each series is called, as HTML; none where it goes without saying. Nothing to see: no figure."""
-    if not any(one.points for one in series):
-        return ""
-    entries = "".join(f"<li>{_swatch(one)}{text}</li>" for one, text in zip(series, key, strict=False))
-    caption = f"<figcaption>{escape(english)} {_japanese(escape(japanese))}</figcaption>"
-    keyed = f'<ul class="key">{entries}</ul>' if key else ""
-    return f"<figure>{caption}{plot(english, x, y, series)}{keyed}</figure>\n"
-
-
-def _swatch(series: Series) -> str:
-    shape = "M0 5H24" if series.kind == "line" else "M0 0H24V10H0Z"
-    path = f'<path class="{series.kind} {series.style}" d="{shape}"/>'
-    return f'<svg viewBox="0 0 24 10" aria-hidden="true">{path}</svg>'
 
 
 def _key(runs: Runs) -> list[str]:
@@ -111,7 +72,7 @@ def _style(index: int) -> str:
 def _time_to_first_token(runs: Runs) -> str:
     values = [first_tokens_ms(result) for result in runs.values()]
     series = [Series(cumulative(one), _style(index)) for index, one in enumerate(values)]
-    return _figure(
+    return figure(
         "Time to first token (share of requests)",
         "最初のトークンまでの時間 (リクエストの累積割合)",
         fitted("ms", [value for one in values for value in one]),
@@ -124,7 +85,7 @@ def _time_to_first_token(runs: Runs) -> str:
 def _gaps(runs: Runs) -> str:
     values = [gaps_ms(result) for result in runs.values()]
     series = [Series(cumulative(one), _style(index)) for index, one in enumerate(values)]
-    return _figure(
+    return figure(
         "Inter-token latency (share of gaps)",
         "トークン間の時間 (間隔の累積割合)",
         fitted("ms", [value for one in values for value in one], logarithmic=True),
@@ -138,7 +99,7 @@ def _throughput_and_speed(runs: Runs) -> str:
     points = {name: point for name, result in runs.items() if (point := speed_and_throughput(result))}
     names = list(points) if len(points) > 1 else [f"{each:.1f}, {together:.0f}" for each, together in points.values()]
     dots = Series(list(points.values()), "c0", "dots", names)
-    return _figure(
+    return figure(
         "Throughput of all against speed for one person",
         "全体のスループットと一人あたりの速度",
         fitted("tok/s, one person", [point[0] for point in points.values()]),
@@ -151,7 +112,7 @@ def _throughput_and_speed(runs: Runs) -> str:
 def _timeline(name: str, result: Result, named: bool) -> str:
     moments = timeline(result)
     which = f": {name}" if named else ""
-    return _figure(
+    return figure(
         f"Requests running{which}",
         f"実行中のリクエスト{which}",
         fitted("s", [moment.at for moment in moments]),
@@ -161,8 +122,8 @@ def _timeline(name: str, result: Result, named: bool) -> str:
             Series([(moment.at, moment.answering) for moment in moments], "c0", "area"),
         ],
         [
-            f"waiting for the first token {_japanese('最初のトークン待ち')}",
-            f"being answered {_japanese('応答中')}",
+            f"waiting for the first token {japanese('最初のトークン待ち')}",
+            f"being answered {japanese('応答中')}",
         ],
     )
 
@@ -170,18 +131,18 @@ def _timeline(name: str, result: Result, named: bool) -> str:
 def _remarks(runs: Runs) -> str:
     """What must be known before a figure is believed: errors, guesses, a load generator that was too slow."""
     said = [f"<li>{escape(name)}: {remark}</li>" for name, result in runs.items() for remark in _doubts(result)]
-    return f"{_heading('Remarks', '注意')}\n<ul>{''.join(said)}</ul>\n" if said else ""
+    return f"{heading('Remarks', '注意')}\n<ul>{''.join(said)}</ul>\n" if said else ""
 
 
 def _doubts(result: Result) -> list[str]:
     doubts = [f"{count} × {escape(str(error))}" for error, count in (result.get("error_counts") or {}).items()]
     if result.get("counted_by_server") is False:
         counted = "サーバーが使用量を返さなかったため、テキストの断片をトークンとして数えました。"
-        doubts.append(f"the server sent no usage: pieces of text were counted as tokens. {_japanese(counted)}")
+        doubts.append(f"the server sent no usage: pieces of text were counted as tokens. {japanese(counted)}")
     if reasons := result.get("client_bottlenecks"):
         slow = "負荷生成側が限界でした。サーバーの実力はこの数値より高い可能性があります。"
         doubts.append(
             "the load generator was a bottleneck, the server may be better than these figures: "
-            f"{escape('; '.join(reasons))}. {_japanese(slow)}"
+            f"{escape('; '.join(reasons))}. {japanese(slow)}"
         )
     return doubts
