@@ -5,6 +5,7 @@ Bytes are bytes (no GiB), times are seconds, rates are tokens per second.
 
 from __future__ import annotations
 
+from backends.capacity.line import Cost, Moments, wait_seconds
 from backends.capacity.machines import MACHINES, Machine
 from backends.capacity.memory import (
     GIB,
@@ -43,8 +44,10 @@ __all__ = [
     "MACHINES",
     "SHAPES",
     "WEIGHT_BITS",
+    "Cost",
     "Machine",
     "ModelShape",
+    "Moments",
     "ThroughputRow",
     "active_parameters",
     "batched_seconds",
@@ -62,5 +65,6 @@ __all__ = [
     "step_weight_bytes",
     "throughput_rows",
     "total_tok_s",
+    "wait_seconds",
     "weight_bytes",
 ]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from backends.capacity.line import wait_seconds
 from backends.capacity.memory import GIB, KIB, conversations_held, kv_budget_bytes
 from backends.capacity.throughput import (
     batched_seconds,
@@ -31,6 +32,7 @@ FORMULAS = {
     "prefill_seconds": "2 x active parameters x tokens / (operations a second x n GPUs); attention left out",
     "sequential_s": "people x output tokens x step time of one",
     "batched_s": "output tokens x step time of all together",
+    "wait_s": "place in line x output tokens x step time / max-num-seqs",
 }
 
 
@@ -118,12 +120,16 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """max_num_seqs: 0 where one person alone is too slow, or finds no room. machines: None then."""
+    """max_num_seqs: 0 where one person alone is too slow, or finds no room. machines: None then.
+
+    wait_s: until the last of all people, who ask at once, has a turn on one machine; None where nobody has one.
+    """
 
     max_num_seqs: int
     limited_by: str
     machines: int | None
     expected_share: float
+    wait_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +241,11 @@ def _advice(model: Model, hardware: Hardware, load: Load, memory: Memory | None)
     held = math.inf if memory is None else math.floor(next(iter(memory.conversations.values())))
     seats = int(min(quick, held))
     limited_by = "speed" if quick <= held else "memory"
-    return Advice(seats, limited_by, math.ceil(load.people / seats) if seats else None, share)
+    if not seats:
+        return Advice(0, limited_by, None, share, None)
+    turn = batched_seconds(load.output_tokens, step_time(seats, model, hardware, load)) / share
+    wait = wait_seconds(max(0, load.people - seats), turn, seats)
+    return Advice(seats, limited_by, math.ceil(load.people / seats), share, wait)
 
 
 def _total(batch: int, model: Model, hardware: Hardware, load: Load) -> float:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from backends.capacity.line import Cost
+
 
 class ThroughputRow(NamedTuple):
     batch: int
@@ -20,7 +22,7 @@ def step_seconds(
     batch: int, *, active_weight_bytes: float, kv_bytes_per_request: float, bandwidth_bytes_per_s: float
 ) -> float:
     """Seconds of one decode step."""
-    return (active_weight_bytes + batch * kv_bytes_per_request) / bandwidth_bytes_per_s
+    return Cost(active_weight_bytes, kv_bytes_per_request).of(batch) / bandwidth_bytes_per_s
 
 
 def prefill_seconds(tokens: int, *, active_parameters: float, operations_per_s: float) -> float:
@@ -64,8 +66,7 @@ def largest_batch(
     target_tok_s: float, *, active_weight_bytes: float, kv_bytes_per_request: float, bandwidth_bytes_per_s: float
 ) -> int:
     """The most requests at once that still give each person `target_tok_s`; 0 where one alone is too slow."""
-    room = bandwidth_bytes_per_s / target_tok_s - active_weight_bytes
-    return max(0, int(room // kv_bytes_per_request))
+    return Cost(active_weight_bytes, kv_bytes_per_request).largest_batch(bandwidth_bytes_per_s / target_tok_s)
 
 
 def sequential_seconds(users: int, output_tokens: int, step: float) -> float:

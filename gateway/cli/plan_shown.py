@@ -114,6 +114,8 @@ def _show_advice(advice: Advice, load: Load) -> None:
         f"Advice: --max-num-seqs {advice.max_num_seqs} ({by}{share}); for {load.people} people at once "
         f"{advice.machines} of it."
     )
+    if advice.wait_s:
+        plain(f"On one of it the last of them waits {_minutes(advice.wait_s)} for a turn ({FORMULAS['wait_s']}).")
 
 
 def show_flags(model: str, weights: str, kv: str, load: Load, machine: Hardware, seats: int) -> None:

@@ -45,8 +45,9 @@ local function place_of(ask, id)
   return place
 end
 
--- By how fast turns have been coming back while they were in use: an idle night does not make an engine slow. Those in
--- use count at what takes somebody new.
+-- wait_seconds of backends/capacity, here because this script decides by it: of a place in the line, how long a turn is
+-- held, and how many are in use. As turns have been held while in use: an idle night does not make an engine slow.
+-- Those in use count at what takes somebody new.
 local function eta(place, lane)
   local running, taking = 0, false
   for _, name in ipairs(backends_of(lane)) do

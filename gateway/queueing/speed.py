@@ -1,15 +1,17 @@
 """How many may run so that each still reads at the target speed: a line through what was measured. Pure.
 
 Each answer that ends gives a sample: how many ran beside it on average, and how many seconds a token took it. Decoding
-takes about `alone + each * running` a token; the two are fitted by least squares over the last few hundred answers.
+takes about `alone + each * running` a token, as the planner computes it; here the two are fitted to the last few
+hundred answers.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import msgspec
+
+from backends.capacity import Moments
 
 # Before so many answers nothing is said.
 _FEWEST = 20
@@ -23,16 +25,8 @@ _STEP_DOWN = 0.9
 _SHARE_OF_BEST = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Sums over the samples, older ones fading: x is how many ran, y seconds a token."""
-
-    n: float = 0.0
-    x: float = 0.0
-    y: float = 0.0
-    xx: float = 0.0
-    xy: float = 0.0
-    yy: float = 0.0
+class Speed(Moments):
+    """Of a backend's answers, older ones fading: x is how many ran, y seconds a token."""
 
     @classmethod
     def of(cls, stored: bytes) -> Speed:
@@ -43,32 +37,11 @@ class Speed:
         """The most that may run for each to get this speed; at least 1. None: no reason is known to hold back."""
         if self.n < _FEWEST:
             return None
-        mean_running, mean_pace = self.x / self.n, self.y / self.n
-        slow = mean_pace > 1 / tokens_per_second
-        if not self._is_spread():
-            return max(1, math.floor(mean_running * _STEP_DOWN)) if slow else None
-        each = self._slope()
-        if each is None:
+        target = 1 / tokens_per_second
+        if self.deviation_x <= _LEAST_SPREAD * self.mean_x:
+            return max(1, math.floor(self.mean_x * _STEP_DOWN)) if self.mean_y > target else None
+        line = self.fitted(_STANDS_OUT)
+        if line is None:
             return None  # they differ and it makes no difference: fewer would be no faster
-        alone = mean_pace - each * mean_running
-        pace = max(1 / tokens_per_second, _slowest_held(alone + each, tokens_per_second))
-        return max(1, math.floor((pace - alone) / each + 1e-9))
-
-    def _is_spread(self) -> bool:
-        mean = self.x / self.n
-        return self._variance() > (_LEAST_SPREAD * mean) ** 2
-
-    def _variance(self) -> float:
-        return self.xx / self.n - (self.x / self.n) ** 2
-
-    def _slope(self) -> float | None:
-        """Seconds a token for each more that runs; None where it cannot be told from none."""
-        covariance = self.xy / self.n - self.x * self.y / self.n**2
-        slope = covariance / self._variance()
-        residual = max(0.0, self.yy / self.n - (self.y / self.n) ** 2 - slope * covariance)
-        error = math.sqrt(residual / self._variance() / self.n)
-        return slope if slope > 0 and slope > _STANDS_OUT * error else None
-
-
-def _slowest_held(best_pace: float, tokens_per_second: float) -> float:
-    return best_pace / _SHARE_OF_BEST if best_pace > 1 / tokens_per_second else 0.0
+        best = line.of(1)
+        return max(1, line.largest_batch(best / _SHARE_OF_BEST if best > target else target))

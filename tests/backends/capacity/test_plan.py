@@ -44,7 +44,21 @@ def test_where_one_alone_is_too_slow_or_finds_no_room_it_advises_nobody() -> Non
     ):
         advice = make_plan(MODEL, hardware, load, KV_TYPES).advice
         assert advice is not None
-        assert (advice.max_num_seqs, advice.machines) == (0, None)
+        assert (advice.max_num_seqs, advice.machines, advice.wait_s) == (0, None, None)
+
+
+def test_who_finds_no_turn_waits_until_those_in_use_come_free() -> None:
+    load = replace(LOAD, target_tok_s=100)
+    half = {1: 0.5 / step_time(1, MODEL, MACHINE, load)}
+    for measured, share in (({}, 1.0), (half, 0.5)):
+        advice = make_plan(MODEL, MACHINE, replace(load, measured=measured), KV_TYPES).advice
+        assert advice is not None
+        seats = advice.max_num_seqs
+        turn = load.output_tokens * step_time(seats, MODEL, MACHINE, load) / share
+        assert advice.wait_s == pytest.approx((500 - seats) * turn / seats)
+    alone = make_plan(MODEL, MACHINE, replace(load, people=1), KV_TYPES).advice
+    assert alone is not None
+    assert alone.wait_s == 0
 
 
 def test_the_least_measured_share_decides_what_is_advised() -> None:

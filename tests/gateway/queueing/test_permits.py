@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from backends.capacity import wait_seconds
 from gateway.errors import QueueFull, QueueTimeout, StoreAway
 from gateway.queueing.ask import Room, State
 from gateway.store import keys
@@ -280,6 +281,18 @@ async def test_one_that_would_wait_too_long_is_refused_at_once_and_told_when_to_
     assert line.members("beats") == ["b", "c"]
     # Somebody else, who had nothing yet, would not wait that long.
     assert (await line.ask(wanted("f", "other"))).state is State.WAITING
+
+
+@pytest.mark.parametrize("turns", [1, 3, 7])
+async def test_the_wait_told_is_the_one_that_a_plan_computes(make_line: MakeLine, turns: int) -> None:
+    line = make_line(capacity=turns, wait_seconds=10_000)
+    for number in range(turns):
+        await line.ask(wanted(f"a{number}"))
+    line.set_state(busy=900_000, done=300)  # 3 seconds a turn
+    answers = [await line.ask(wanted(f"b{number}", "one")) for number in range(4)]
+    for answer in answers:
+        assert answer.eta_ms / 1000 == pytest.approx(wait_seconds(answer.place, 3.0, turns), rel=0.01)
+    assert [answer.place for answer in answers] == [1, 2, 3, 4]
 
 
 async def test_the_rate_is_what_was_measured_while_turns_were_in_use(make_line: MakeLine) -> None:
