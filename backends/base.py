@@ -63,6 +63,8 @@ class Load:
     kv_blocks_free: int | None = None
     block_size: int | None = None  # tokens
     slots: int | None = None  # requests that it runs at once
+    preempted: int | None = None  # of those that wait, the ones that ran before
+    preemptions: int | None = None  # since it started
 
     @property
     def kv_tokens(self) -> int | None:

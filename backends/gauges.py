@@ -1,4 +1,4 @@
-"""An engine's Prometheus text to its Load, by the names that each engine gives its figures. Knows no transport."""
+"""A server's Prometheus text to its Load, by the names that it gives its figures. Knows no transport."""
 
 from __future__ import annotations
 
@@ -26,8 +26,14 @@ def load_of(metrics: bytes) -> Load:
         return _vllm(series, text)
     if "sglang:num_running_reqs" in series:
         return _sglang(series)
-    # llama.cpp, which says nothing of its cache, or none of these.
-    return Load(_sum(series, "llamacpp:requests_processing"), _sum(series, "llamacpp:requests_deferred"))
+    if "sekisho_running" in series:
+        return Load(_sum(series, "sekisho_running"), _sum(series, "sekisho_waiting"))
+    # llama.cpp, whose newer builds say nothing of their cache, or none of these.
+    return Load(
+        running=_sum(series, "llamacpp:requests_processing"),
+        waiting=_sum(series, "llamacpp:requests_deferred"),
+        kv_use=_mean(series, "llamacpp:kv_cache_usage_ratio"),
+    )
 
 
 def parse(text: str) -> Series:
@@ -52,6 +58,8 @@ def _native(series: Series) -> Load:
         kv_blocks_total=_sum(series, "sekisho_engine_kv_cache_blocks"),
         kv_blocks_free=_sum(series, "sekisho_engine_kv_cache_free_blocks"),
         block_size=_first(series, "sekisho_engine_kv_cache_block_size"),
+        preempted=_sum(series, "sekisho_engine_num_requests_preempted"),
+        preemptions=_sum(series, "sekisho_engine_num_preemptions_total"),
     )
 
 
@@ -70,6 +78,7 @@ def _vllm(series: Series, text: str) -> Load:
         kv_blocks_total=total or None,
         kv_blocks_free=round(total * (1 - (use or 0))) if known else None,
         block_size=int(caches[0]["block_size"]) if caches and "block_size" in caches[0] else None,
+        preemptions=_sum(series, "vllm:num_preemptions_total"),
     )
 
 
@@ -86,6 +95,7 @@ def _sglang(series: Series) -> Load:
         kv_blocks_total=None if free is None or used is None else (free + used) // page,
         kv_blocks_free=None if free is None else free // page,
         block_size=page,
+        preemptions=_sum(series, "sglang:num_retracted_requests_total"),
     )
 
 

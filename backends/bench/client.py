@@ -84,7 +84,7 @@ class Client:
 
     def __init__(self, config: BenchConfig) -> None:
         self._config = config
-        self._base, connector = _address(config.url)
+        self._base, connector = address(config.url)
         headers = {"content-type": "application/json"}
         if config.api_key:
             headers["authorization"] = f"Bearer {config.api_key}"
@@ -177,7 +177,8 @@ def _note(sample: Sample, chunk: _Chunk, now: float) -> bool:
     return ended
 
 
-def _address(url: str) -> tuple[str, aiohttp.BaseConnector]:
+def address(url: str) -> tuple[str, aiohttp.BaseConnector]:
+    """The base of the API's paths, and how to reach it."""
     if url.startswith("unix:"):
         path = url.removeprefix("unix:").removeprefix("//")
         return "http://localhost/v1", aiohttp.UnixConnector(path=path, limit=0)

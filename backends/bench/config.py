@@ -23,6 +23,7 @@ class BenchConfig:
     endpoint: str = "chat"  # or "completions"
     model: str | None = None  # None: the first that the server lists
     api_key: str | None = None
+    metrics_url: str | None = None  # None: /metrics of the server
     dataset_name: str = "random"  # one of DATASETS
     dataset_path: str | None = None  # of custom: a JSONL, see log.py
     num_requests: int = 100  # turns, where conversations have several
@@ -62,6 +63,12 @@ def validate(config: BenchConfig) -> list[str]:
 def _server_checks(config: BenchConfig) -> list[Check]:
     return [
         (config.url.startswith(("http://", "https://", "unix:")), "url", config.url, "http://, https:// or unix:"),
+        (
+            (config.metrics_url or "http://").startswith(("http://", "https://")),
+            "metrics_url",
+            config.metrics_url,
+            "http:// or https://",
+        ),
         (config.endpoint in ("chat", "completions"), "endpoint", config.endpoint, "chat or completions"),
         (config.timeout_s > 0, "timeout_s", config.timeout_s, "above 0"),
         (set(config.goodput) <= set(SLO_NAMES), "goodput", ", ".join(config.goodput), ", ".join(SLO_NAMES)),

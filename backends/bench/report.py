@@ -11,6 +11,7 @@ from backends.bench.client import Sample
 from backends.bench.config import BenchConfig
 from backends.bench.stats import Spread, inter_token_gaps, meets, peak_concurrency, peak_token_rate, spread
 from backends.bench.strain import Strain
+from backends.bench.watch import ServerLog
 
 _WIDTH = 50
 _SPREADS = (
@@ -42,6 +43,7 @@ class Report:
     spreads: dict[str, Spread]
     samples: tuple[Sample, ...]
     strain: Strain = field(default_factory=Strain)  # of the load generator
+    server: ServerLog = field(default_factory=ServerLog)
 
     @property
     def request_throughput(self) -> float:
@@ -74,11 +76,17 @@ class Report:
         return "\n".join([*lines, "=" * _WIDTH, *_remarks(self)])
 
     def to_dict(self, *, detailed: bool = False) -> dict[str, Any]:
-        return {**_facts(self), **self.strain.to_dict(), **_spread_facts(self), **(_details(self) if detailed else {})}
+        facts = {**_facts(self), **self.server.to_dict(), **self.strain.to_dict(), **_spread_facts(self)}
+        return {**facts, **(_details(self) if detailed else {})}
 
 
 def make_report(
-    config: BenchConfig, model: str, date: str, samples: list[Sample], strain: Strain | None = None
+    config: BenchConfig,
+    model: str,
+    date: str,
+    samples: list[Sample],
+    strain: Strain | None = None,
+    server: ServerLog | None = None,
 ) -> Report:
     done = [sample for sample in samples if not sample.error]
     start = min((sample.sent for sample in samples), default=0.0)
@@ -106,6 +114,7 @@ def make_report(
         },
         samples=tuple(samples),
         strain=strain or Strain(),
+        server=server or ServerLog(),
     )
 
 
@@ -122,7 +131,8 @@ def _row(name: str, value: float | int) -> str:
 
 
 def _rows(report: Report) -> list[str]:
-    config = report.config
+    config, server = report.config, report.server.most()
+    kv_use = server.get("kv_cache_usage_perc")
     rows: list[tuple[str, float | int | None]] = [
         ("Successful requests:", report.completed),
         ("Failed requests:", report.failed),
@@ -143,6 +153,10 @@ def _rows(report: Report) -> list[str]:
         ("Peak output token throughput (tok/s):", report.peak_output_tok_s),
         ("Peak concurrent requests:", report.peak_concurrency),
         ("Total token throughput (tok/s):", report.total_token_throughput),
+        ("Most requests running in the server:", server.get("num_requests_running")),
+        ("Most requests waiting in the server:", server.get("num_requests_waiting")),
+        ("Most KV cache in use (%):", None if kv_use is None else 100 * kv_use),
+        ("Preemptions:", server.get("num_preemptions")),
     ]  # fmt: skip
     return [_row(name, value) for name, value in rows if value is not None]
 
@@ -160,6 +174,8 @@ def _remarks(report: Report) -> list[str]:
     remarks = [f"{count} x {error}" for error, count in list(report.errors.items())[:5]]
     if not report.counted_by_server:
         remarks.append("The server sent no usage: pieces of text were counted as tokens.")
+    if report.server.absent:
+        remarks.append(f"KV use, running, waiting and preempted are not known: {report.server.absent}.")
     if bottlenecks := report.strain.bottlenecks:
         remarks += [
             "The load generator was a bottleneck: the server may be better than these figures.",
@@ -193,6 +209,7 @@ def _facts(report: Report) -> dict[str, Any]:
         "total_output_tokens": report.total_output_tokens,
         "request_throughput": report.request_throughput,
         "request_goodput": report.request_goodput if config.goodput else None,
+        "goodput": dict(config.goodput) or None,
         "good_share": report.good_share if config.goodput else None,
         "output_throughput": report.output_throughput,
         "total_token_throughput": report.total_token_throughput,
@@ -215,6 +232,7 @@ def _details(report: Report) -> dict[str, Any]:
     samples = report.samples
     first = min((sample.sent for sample in samples), default=0.0)
     return {
+        "server_metrics": report.server.series(first),
         "input_lens": [sample.prompt_tokens for sample in samples],
         "output_lens": [sample.output_tokens for sample in samples],
         "ttfts": [sample.ttft if sample.text_times else None for sample in samples],

@@ -19,6 +19,7 @@ from backends.bench.datasets import Conversation, Message, conversations, user
 from backends.bench.prompts import Scale, fitted, prompt
 from backends.bench.report import Report, make_report
 from backends.bench.strain import StrainGauge
+from backends.bench.watch import ServerWatch
 
 T = TypeVar("T")
 
@@ -66,10 +67,10 @@ async def measure(config: BenchConfig, on_progress: OnProgress | None = None) ->
         asked = conversations(config, scale)
         times = arrivals(config, [one.at for one in asked])
         await _gather([client.send(model, [user(text)], config.output_tokens) for text in _warmups(config, scale)])
-        async with StrainGauge() as gauge:
-            schedule = list(zip(asked, times, strict=True))
+        schedule = list(zip(asked, times, strict=True))
+        async with ServerWatch(config) as watch, StrainGauge() as gauge:
             samples = await _send_all(client, config, model, schedule, gauge, on_progress)
-    return make_report(config, model, date, samples, gauge.read())
+    return make_report(config, model, date, samples, gauge.read(), watch.read())
 
 
 def _warmups(config: BenchConfig, scale: Scale) -> list[str]:

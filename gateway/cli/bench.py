@@ -52,6 +52,9 @@ def serve(
         str | None,
         _server("Sent as a bearer token.", envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True),
     ] = None,
+    metrics_url: Annotated[
+        str | None, _server("Where the server tells its metrics. No key is sent there. [default: its /metrics]")
+    ] = None,
     baseline: Annotated[
         list[str] | None, _server("Send the same load here too, in turn, and print ratios; may be repeated.")
     ] = None,
@@ -106,6 +109,7 @@ def serve(
             endpoint=endpoint,
             model=model,
             api_key=api_key,
+            metrics_url=metrics_url,
             dataset_name=dataset_name,
             dataset_path=dataset_path,
             num_requests=num_requests,
@@ -151,7 +155,7 @@ def _others(
         if len(values) not in (0, len(urls)):
             raise CliError(f"{flag} is given {len(values)} times: expected once for each --baseline, or not", 2)
     named = zip(urls, models or [None] * len(urls), keys or [None] * len(urls), strict=True)
-    return [replace(config, url=url, model=model, api_key=key) for url, model, key in named]
+    return [replace(config, url=url, model=model, api_key=key, metrics_url=None) for url, model, key in named]
 
 
 def _measured(targets: list[BenchConfig], rounds: int) -> Report | Comparison:

@@ -23,13 +23,15 @@ def refuse_unwritable(**options: Path | None) -> None:
 
 def write_pages(runs: Mapping[str, Mapping[str, Any]], html: Path | None, csv: Path | None) -> None:
     """`runs`: a name for each `Report.to_dict(detailed=True)`."""
-    from backends.bench.pages import html_page, requests_csv, summary_csv
+    from backends.bench.pages import html_page, requests_csv, server_csv, summary_csv
 
     if html is not None:
         _write(html, html_page(runs))
     if csv is not None:
         _write(csv, requests_csv(runs))
         _write(csv.with_stem(f"{csv.stem}-summary"), summary_csv(runs))
+        if told := server_csv(runs):
+            _write(csv.with_stem(f"{csv.stem}-server"), told)
 
 
 def _write(path: Path, text: str) -> None:

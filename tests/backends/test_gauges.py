@@ -48,6 +48,20 @@ def test_metrics_of_nothing_known_tell_nothing(text: bytes) -> None:
     assert load_of(text) == Load()
 
 
+def test_preemptions_are_told_by_each_engines_name_for_them() -> None:
+    native = b"sekisho_engine_num_requests_running 1\nsekisho_engine_num_requests_waiting 3\n"
+    native += b"sekisho_engine_num_requests_preempted 2\nsekisho_engine_num_preemptions_total 5\n"
+    assert load_of(native) == Load(running=1, waiting=3, preempted=2, preemptions=5)
+    assert load_of(b"vllm:num_requests_running 1\nvllm:num_preemptions_total 5.0\n").preemptions == 5
+    assert load_of(b"sglang:num_running_reqs 1\nsglang:num_retracted_requests_total 5\n").preemptions == 5
+
+
+def test_a_gateway_and_an_older_llamacpp_are_understood() -> None:
+    assert load_of(b"sekisho_running 3\nsekisho_waiting 4\n") == Load(running=3, waiting=4)
+    old = b"llamacpp:requests_processing 1\nllamacpp:kv_cache_usage_ratio 0.25\n"
+    assert load_of(old) == Load(running=1, kv_use=0.25)
+
+
 def test_an_engine_that_tells_only_half_is_not_guessed_at() -> None:
     load = load_of(b"vllm:num_requests_running 3.0\n")
     assert load == Load(running=3)

@@ -17,9 +17,9 @@ from tests.backends.bench.server import Script, serving
 FEW = ("bench", "serve", "--num-requests", "3", "--output-tokens", "4")
 
 
-async def test_a_run_leaves_a_page_and_two_sheets(tmp_path: Path) -> None:
+async def test_a_run_leaves_a_page_and_three_sheets(tmp_path: Path) -> None:
     page, sheet = tmp_path / "report.html", tmp_path / "report.csv"
-    async with serving(tmp_path / "s", Script()) as url:
+    async with serving(tmp_path / "s", Script(metrics=["llamacpp:requests_processing 1\n"])) as url:
         arguments = [*FEW, "--url", url, "--html", str(page), "--csv", str(sheet)]
         result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
     assert result.exit_code == 0, (result.output, result.exception)
@@ -28,7 +28,9 @@ async def test_a_run_leaves_a_page_and_two_sheets(tmp_path: Path) -> None:
         assert len(list(csv.DictReader(requests))) == 3
     with (tmp_path / "report-summary.csv").open(encoding="utf-8", newline="") as summary:
         assert [line["completed"] for line in csv.DictReader(summary)] == ["3"]
-    for written in (page, sheet, tmp_path / "report-summary.csv"):
+    with (tmp_path / "report-server.csv").open(encoding="utf-8", newline="") as server:
+        assert {line["num_requests_running"] for line in csv.DictReader(server)} == {"1"}
+    for written in (page, sheet, tmp_path / "report-summary.csv", tmp_path / "report-server.csv"):
         assert f"Written to {written}" in result.stderr
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from backends.bench.pages.style import STYLE
@@ -40,17 +40,28 @@ def table(label: str, heads: Sequence[str], rows: Iterable[str], corner: str = "
     )
 
 
-def figure(english: str, in_japanese: str, x: Axis, y: Axis, series: Sequence[Series], key: Sequence[str] = ()) -> str:
-    """`key`: what each series is called, as HTML; none where it goes without saying. Nothing to see: no figure."""
+def figure(
+    english: str,
+    in_japanese: str,
+    x: Axis,
+    y: Axis,
+    series: Sequence[Series],
+    key: Sequence[str] = (),
+    limits: Mapping[float, str] | None = None,
+) -> str:
+    """`key`: what each series is called, as HTML; none where it goes without saying. `limits`: values of x that are
+    marked, and what is said of each, as HTML. Nothing to see: no figure."""
     if not any(one.points for one in series):
         return ""
-    entries = "".join(f"<li>{_swatch(one)}{text}</li>" for one, text in zip(series, key, strict=False))
+    limits = limits or {}
+    entries = [f"<li>{_swatch(one.kind, one.style)}{text}</li>" for one, text in zip(series, key, strict=False)]
+    entries += [f"<li>{_swatch('limit', '')}{text}</li>" for text in limits.values()]
     caption = f"<figcaption>{escape(english)} {japanese(escape(in_japanese))}</figcaption>"
-    keyed = f'<ul class="key">{entries}</ul>' if key else ""
-    return f"<figure>{caption}{plot(english, x, y, series)}{keyed}</figure>\n"
+    keyed = f'<ul class="key">{"".join(entries)}</ul>' if entries else ""
+    return f"<figure>{caption}{plot(english, x, y, series, list(limits))}{keyed}</figure>\n"
 
 
-def _swatch(series: Series) -> str:
-    shape = "M0 5H24" if series.kind == "line" else "M0 0H24V10H0Z"
-    path = f'<path class="{series.kind} {series.style}" d="{shape}"/>'
+def _swatch(kind: str, style: str) -> str:
+    shape = "M0 0H24V10H0Z" if kind == "area" else "M0 5H24"
+    path = f'<path class="{kind} {style}" d="{shape}"/>'
     return f'<svg viewBox="0 0 24 10" aria-hidden="true">{path}</svg>'

@@ -58,6 +58,20 @@ def first_tokens_ms(result: Result) -> list[float]:
     return [one.ttft * 1000 for one in requests(result) if one.ttft is not None and not one.error]
 
 
+def later_tokens_ms(result: Result) -> list[float]:
+    """The time per output token after the first, of requests with several and without an error."""
+    return [
+        (one.latency - one.ttft) * 1000 / (one.output_tokens - 1)
+        for one in requests(result)
+        if one.ttft is not None and one.latency is not None and one.output_tokens > 1 and not one.error
+    ]
+
+
+def latencies_ms(result: Result) -> list[float]:
+    """From sending to the last token, of requests without an error."""
+    return [one.latency * 1000 for one in requests(result) if one.latency is not None and not one.error]
+
+
 def gaps_ms(result: Result) -> list[float]:
     """Between neighbouring pieces of text, of requests without an error."""
     pairs = zip(result.get("itls", ()), result.get("errors", ()), strict=True)
@@ -88,6 +102,18 @@ def timeline(result: Result) -> list[Moment]:
     middles = [(before + after) / 2 for before, after in pairwise(edges)]
     parts = zip(middles, starts, firsts, ends, strict=True)
     return [Moment(at, started - ended, first - ended) for at, started, first, ended in parts]
+
+
+def server_series(result: Result, name: str) -> list[Point]:
+    """What the server told of itself, by the name of the figure; none where it told nothing of the kind."""
+    told = result.get("server_metrics") or {}
+    pairs = zip(told.get("times", ()), told.get(name, ()), strict=False)
+    return [(at, value) for at, value in pairs if value is not None]
+
+
+def limit_ms(result: Result, name: str) -> float | None:
+    """Of the run's service level objectives."""
+    return (result.get("goodput") or {}).get(name)
 
 
 def _mean_counts(times: Sequence[float], edges: Sequence[float]) -> list[float]:

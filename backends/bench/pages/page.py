@@ -6,17 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from html import escape
 
-from backends.bench.pages.document import document, figure, heading, japanese, table
-from backends.bench.pages.figures import (
-    Result,
-    cumulative,
-    first_tokens_ms,
-    gaps_ms,
-    speed_and_throughput,
-    timeline,
-)
+from backends.bench.pages.document import document, heading, japanese, table
+from backends.bench.pages.figures import Result
+from backends.bench.pages.plots import plots
 from backends.bench.pages.rows import ROWS, Row, shown
-from backends.bench.pages.svg import Axis, Series, fitted
 
 Runs = Mapping[str, Result]
 
@@ -26,11 +19,9 @@ def html_page(runs: Runs, title: str = "Serving benchmark") -> str:
 
     They are drawn together, in this order; without the details of requests there are only the table and one plot.
     """
-    plots = "".join(
-        [_time_to_first_token(runs), _gaps(runs), _throughput_and_speed(runs)]
-        + [_timeline(name, result, len(runs) > 1) for name, result in runs.items()]
+    return document(
+        title, f'{_about(runs)}\n{_remarks(runs)}<div class="plots">\n{plots(runs)}</div>\n{_table(runs)}\n'
     )
-    return document(title, f'{_about(runs)}\n{_remarks(runs)}<div class="plots">\n{plots}</div>\n{_table(runs)}\n')
 
 
 def _about(runs: Runs) -> str:
@@ -61,73 +52,6 @@ def _row(row: Row, runs: Runs) -> str:
     return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{escape(shown(value))}</td>" for value in values)}</tr>'
 
 
-def _key(runs: Runs) -> list[str]:
-    return [escape(name) for name in runs] if len(runs) > 1 else []
-
-
-def _style(index: int) -> str:
-    return f"c{index % 6} d{index % 5}"  # thirty that differ
-
-
-def _time_to_first_token(runs: Runs) -> str:
-    values = [first_tokens_ms(result) for result in runs.values()]
-    series = [Series(cumulative(one), _style(index)) for index, one in enumerate(values)]
-    return figure(
-        "Time to first token (share of requests)",
-        "最初のトークンまでの時間 (リクエストの累積割合)",
-        fitted("ms", [value for one in values for value in one]),
-        Axis("%", 0, 100),
-        series,
-        _key(runs),
-    )
-
-
-def _gaps(runs: Runs) -> str:
-    values = [gaps_ms(result) for result in runs.values()]
-    series = [Series(cumulative(one), _style(index)) for index, one in enumerate(values)]
-    return figure(
-        "Inter-token latency (share of gaps)",
-        "トークン間の時間 (間隔の累積割合)",
-        fitted("ms", [value for one in values for value in one], logarithmic=True),
-        Axis("%", 0, 100),
-        series,
-        _key(runs),
-    )
-
-
-def _throughput_and_speed(runs: Runs) -> str:
-    points = {name: point for name, result in runs.items() if (point := speed_and_throughput(result))}
-    names = list(points) if len(points) > 1 else [f"{each:.1f}, {together:.0f}" for each, together in points.values()]
-    dots = Series(list(points.values()), "c0", "dots", names)
-    return figure(
-        "Throughput of all against speed for one person",
-        "全体のスループットと一人あたりの速度",
-        fitted("tok/s, one person", [point[0] for point in points.values()]),
-        fitted("tok/s, all", [point[1] for point in points.values()]),
-        [dots],
-        [],
-    )
-
-
-def _timeline(name: str, result: Result, named: bool) -> str:
-    moments = timeline(result)
-    which = f": {name}" if named else ""
-    return figure(
-        f"Requests running{which}",
-        f"実行中のリクエスト{which}",
-        fitted("s", [moment.at for moment in moments]),
-        fitted("requests", [moment.running for moment in moments]),
-        [
-            Series([(moment.at, moment.running) for moment in moments], "waits c0", "area"),
-            Series([(moment.at, moment.answering) for moment in moments], "c0", "area"),
-        ],
-        [
-            f"waiting for the first token {japanese('最初のトークン待ち')}",
-            f"being answered {japanese('応答中')}",
-        ],
-    )
-
-
 def _remarks(runs: Runs) -> str:
     """What must be known before a figure is believed: errors, guesses, a load generator that was too slow."""
     said = [f"<li>{escape(name)}: {remark}</li>" for name, result in runs.items() for remark in _doubts(result)]
@@ -136,6 +60,9 @@ def _remarks(runs: Runs) -> str:
 
 def _doubts(result: Result) -> list[str]:
     doubts = [f"{count} × {escape(str(error))}" for error, count in (result.get("error_counts") or {}).items()]
+    if absent := result.get("server_metrics_absent"):
+        unknown = "サーバーの KV 使用率や待ち行列は分かりません。"
+        doubts.append(f"KV use, running, waiting and preempted are not known: {escape(absent)}. {japanese(unknown)}")
     if result.get("counted_by_server") is False:
         counted = "サーバーが使用量を返さなかったため、テキストの断片をトークンとして数えました。"
         doubts.append(f"the server sent no usage: pieces of text were counted as tokens. {japanese(counted)}")

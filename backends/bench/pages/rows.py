@@ -38,6 +38,10 @@ ROWS = (
     Row("max_output_tokens_per_s", "Peak output token throughput (tok/s)", "出力トークンの最大スループット"),
     Row("max_concurrent_requests", "Peak concurrent requests", "最大同時リクエスト数"),
     Row("total_token_throughput", "Total token throughput (tok/s)", "入出力合計のスループット"),
+    Row("max_num_requests_running", "Most requests running in the server", "サーバー内で実行中の最大数"),
+    Row("max_num_requests_waiting", "Most requests waiting in the server", "サーバー内で待機中の最大数"),
+    Row("max_kv_cache_usage_perc", "Most of the KV cache in use (share)", "KV キャッシュの最大使用率"),
+    Row("num_preemptions", "Preemptions", "中断"),
     *(
         row
         for name, english, japanese in _SPREADS

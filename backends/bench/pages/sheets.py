@@ -1,4 +1,4 @@
-"""The figures as CSV, for a spreadsheet: one line a request, or one a run."""
+"""The figures as CSV, for a spreadsheet: one line a request, one a look at the server, or one a run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,18 @@ def requests_csv(runs: Mapping[str, Result]) -> str:
             for one in requests(result)
         ),
     )
+
+
+def server_csv(runs: Mapping[str, Result]) -> str:
+    """What each server told of itself, by vLLM's names; empty where none told anything."""
+    told = {name: result["server_metrics"] for name, result in runs.items() if result.get("server_metrics")}
+    columns = list(dict.fromkeys(column for series in told.values() for column in series))
+    lines = (
+        (name, *(series[column][index] if column in series else None for column in columns))
+        for name, series in told.items()
+        for index in range(len(series["times"]))
+    )
+    return _sheet(["run", *columns], lines) if told else ""
 
 
 def summary_csv(runs: Mapping[str, Result]) -> str:

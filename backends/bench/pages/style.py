@@ -45,6 +45,7 @@ svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--soft); font-size: 12px; }
 .axis { stroke: var(--soft); fill: none; }
 .grid { stroke: var(--line); fill: none; }
+.limit { stroke: var(--c1); fill: none; stroke-width: 1.25; stroke-dasharray: 4 3; }
 .line { stroke: var(--c); fill: none; stroke-width: 1.75; stroke-linejoin: round; }
 .area { fill: var(--c); fill-opacity: 0.75; }
 .area.waits { fill-opacity: 0.3; }

@@ -48,17 +48,20 @@ class Series:
     names: Sequence[str] = ()
 
 
-def plot(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
-    """One `<svg>` that fills the width it is given. Points that are not finite are left out."""
+def plot(title: str, x: Axis, y: Axis, series: Sequence[Series], limits: Sequence[float] = ()) -> str:
+    """One `<svg>` that fills the width it is given. Points that are not finite are left out; `limits` are upright lines
+    at values of x, those within its axis."""
     drawn = "".join(_drawn(one, x, y) for one in series)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{_across(x)}{_up(y)}{drawn}</svg>'
-    )
+    lines = "".join(_limit(x, value) for value in limits if x.low <= value <= x.high)
+    inside = f"{_across(x)}{_up(y)}{drawn}{lines}"
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{inside}</svg>'
 
 
-def fitted(label: str, values: Sequence[float], *, logarithmic: bool = False) -> Axis:
-    """An axis that holds all values: from 0, or, logarithmic, from the smallest above 0."""
+def fitted(label: str, values: Sequence[float], *, logarithmic: bool = False, limits: Sequence[float] = ()) -> Axis:
+    """An axis that holds all values: from 0, or, logarithmic, from the smallest above 0; and those limits that leave
+    the values half of it."""
     finite = [value for value in values if math.isfinite(value)]
+    finite += [limit for limit in limits if finite and limit <= 2 * max(finite)]
     high = max(finite, default=0.0)
     if high <= 0:
         return Axis(label, 0.0, 1.0)
@@ -90,6 +93,15 @@ def _logarithmic_ticks(low: float, high: float) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1, 2, 5) if len(decades) <= 3 else (1,)
     return [value for decade in decades for factor in factors if low <= (value := factor * 10.0**decade) <= high]
+
+
+def _limit(x: Axis, value: float) -> str:
+    at = _LEFT + x.share(value) * (WIDTH - _LEFT - _RIGHT)
+    side, anchor = (-4, "end") if at > WIDTH / 2 else (4, "start")
+    return (
+        f'<path class="limit" d="M{at:.1f} {_TOP - 6}V{HEIGHT - _BOTTOM}"/>'
+        f'<text x="{at + side:.1f}" y="{_TOP - 2}" text-anchor="{anchor}">{short(value)}</text>'
+    )
 
 
 def _place(x: Axis, y: Axis, point: Point) -> tuple[str, str]:

@@ -28,10 +28,13 @@ class Script:
     cut_after: int | None = None
     status: int = 200
     error_event: bool = False
+    metrics: list[str] = field(default_factory=list)  # one text a look, the last ever after; none: 404
+    metrics_s: float = 0.0  # what a look takes
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     in_flight: int = 0
     peak_in_flight: int = 0
+    looks: list[dict[str, str]] = field(default_factory=list)  # the headers of each
 
 
 @asynccontextmanager
@@ -69,6 +72,8 @@ async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         script.headers.append(headers)
         if head.startswith("GET /v1/models"):
             _plain(writer, 200, {"data": [{"id": "listed-model"}]})
+        elif head.startswith("GET /metrics"):
+            await _metrics(writer, headers, script)
         elif script.status != 200:
             _plain(writer, script.status, {"error": {"message": "no room", "code": script.status}})
         else:
@@ -77,6 +82,16 @@ async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
         served += 1
     if script.closes_on_the_next:
         await reader.readuntil(b"\r\n\r\n")
+
+
+async def _metrics(writer: asyncio.StreamWriter, headers: dict[str, str], script: Script) -> None:
+    script.looks.append(headers)
+    await asyncio.sleep(script.metrics_s)
+    if not script.metrics:
+        _plain(writer, 404, {"error": {"message": "not found"}})
+        return
+    body = script.metrics[min(len(script.looks), len(script.metrics)) - 1].encode()
+    writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
 
 
 def _plain(writer: asyncio.StreamWriter, status: int, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backends.bench import BenchConfig, BenchError, parse_goodput, validate
-from backends.bench.client import _address
+from backends.bench.client import address
 from backends.bench.prompts import fitted, prompt
 
 
@@ -40,9 +40,9 @@ def test_bad_goodput_terms_are_named(term: str) -> None:
     ],
 )
 async def test_urls_with_and_without_the_api_prefix(url: str, base: str) -> None:
-    address, connector = _address(url)
+    found, connector = address(url)
     await connector.close()
-    assert address == base
+    assert found == base
 
 
 def test_the_same_seed_writes_the_same_prompt_and_another_index_another() -> None:

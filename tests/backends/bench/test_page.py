@@ -11,7 +11,7 @@ from playwright.sync_api import sync_playwright
 
 from backends.bench.pages import html_page
 from tests.backends.bench.results import EVIL, answered, failed, result
-from tests.gateway.test_in_chromium import chromium
+from tests.gateway.chromium import chromium
 
 RUNS = {
     f"{count} at once {EVIL}": result(
@@ -59,6 +59,8 @@ def test_the_plots_are_those_of_each_run_and_those_of_all_together() -> None:
     first, second = RUNS
     assert seen.figures == [
         "Time to first token (share of requests)",
+        "Time per output token after the first (share of requests)",
+        "End-to-end latency (share of requests)",
         "Inter-token latency (share of gaps)",
         "Throughput of all against speed for one person",
         f"Requests running: {first}",
@@ -70,13 +72,13 @@ def test_each_run_has_its_line_and_its_dot() -> None:
     page = html_page(RUNS)
     pieces = [piece.split("</svg>")[0] for piece in page.split("<figure>")[1:]]
     plots = [ElementTree.fromstring(piece[piece.index("<svg") :] + "</svg>") for piece in pieces]
-    for cumulative in plots[:2]:
+    for cumulative in plots[:4]:
         assert [path.attrib["class"] for path in cumulative.findall("path") if "line" in path.attrib["class"]] == [
             "line c0 d0",
             "line c1 d1",
         ]
-    assert len(plots[2].findall("circle")) == 2
-    for running in plots[3:]:
+    assert len(plots[4].findall("circle")) == 2
+    for running in plots[5:]:
         assert [path.attrib["class"] for path in running.findall("path") if "area" in path.attrib["class"]] == [
             "area waits c0",
             "area c0",
@@ -97,6 +99,39 @@ def test_figures_stand_in_the_table_a_column_a_run() -> None:
     assert "Request goodput" not in page, "no run has one"
 
 
+def test_an_objective_is_a_line_in_the_plot_of_its_figure_with_how_many_kept_it() -> None:
+    runs = {"a run": result(answered(0, 1, 2), answered(0, 3, 3.5), goodput={"ttft": 2000.0, "tpot": 750.0})}
+    page = html_page(runs)
+    drawn = {piece.split('aria-label="')[1].split('"')[0]: piece for piece in page.split("<figure>")[1:]}
+    marked = {name for name, piece in drawn.items() if piece.count('class="limit "') + piece.count('class="limit"') > 1}
+    assert marked == {
+        "Time to first token (share of requests)",
+        "Time per output token after the first (share of requests)",
+        "Throughput of all against speed for one person",
+    }
+    assert "limit 2,000.00 ms: 50% within" in page
+    assert "target 1.33 tok/s" in page
+
+
+def test_a_limit_far_above_all_values_is_told_and_not_drawn() -> None:
+    page = html_page({"a run": result(answered(0, 0.01, 0.02), goodput={"ttft": 2000.0})})
+    assert "limit 2,000.00 ms: 100% within" in page
+    assert 'class="limit"' not in page, "it would press all values to the edge"
+
+
+def test_what_the_server_told_is_drawn_and_what_it_did_not_is_said() -> None:
+    series = {"times": [0.0, 0.5], "num_requests_running": [1, 2], "kv_cache_usage_perc": [0.1, None]}
+    told = result(answered(0, 1)) | {"server_metrics": series}
+    silent = result(answered(0, 1)) | {"server_metrics_absent": "http://<here>/metrics answered 404"}
+    assert Seen(html_page({"told": told})).figures[-1] == "What the server told: requests"
+    seen = Seen(html_page({"told": told, "silent": silent}))
+    assert [figure for figure in seen.figures if "server" in figure] == [
+        "What the server told: KV cache in use",
+        "What the server told: requests: told",
+    ]
+    assert "not known: http://&lt;here&gt;/metrics answered 404" in html_page({"silent": silent})
+
+
 def test_a_figure_that_one_run_alone_has_is_a_dash_in_the_others() -> None:
     page = html_page({"with": result(answered(0, 1), goodput={"ttft": 2000}), "without": result(answered(0, 1))})
     row = page[page.index("Request goodput") :].split("</tr>")[0]
@@ -105,7 +140,7 @@ def test_a_figure_that_one_run_alone_has_is_a_dash_in_the_others() -> None:
 
 def test_each_run_is_named_under_the_plots_that_they_share() -> None:
     for name in RUNS:
-        assert html_page(RUNS).count(f"</svg>{escape(name)}</li>") == 2
+        assert html_page(RUNS).count(f"</svg>{escape(name)}</li>") == 4
 
 
 def test_a_single_run_is_not_named_beside_its_plots() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from backends.bench.pages import requests_csv, summary_csv
+from backends.bench.pages import requests_csv, server_csv, summary_csv
 from tests.backends.bench.results import EVIL, answered, failed, result
 
 RUNS = {
@@ -44,3 +44,13 @@ def test_each_run_is_a_line_of_the_summary_by_the_names_of_its_json() -> None:
     assert float(two["mean_ttft_ms"]) == 500
     assert float(two["request_goodput"]) == RUNS["two"]["request_goodput"]
     assert not {"ttfts", "itls", "errors", "error_counts"} & set(one)
+
+
+def test_each_look_at_the_server_is_a_line_and_what_was_not_told_is_empty() -> None:
+    one = result(answered(0, 1)) | {"server_metrics": {"times": [0.0, 0.5], "num_requests_running": [1, None]}}
+    two = result(answered(0, 1)) | {"server_metrics": {"times": [0.25], "kv_cache_usage_perc": [0.5]}}
+    told = lines(server_csv({"one": one, "none": RUNS["one"], "two": two}))
+    assert [line["run"] for line in told] == ["one", "one", "two"]
+    assert [line["num_requests_running"] for line in told] == ["1", "", ""]
+    assert [line["kv_cache_usage_perc"] for line in told] == ["", "", "0.5"]
+    assert server_csv(RUNS) == ""
