@@ -13,6 +13,7 @@ import msgspec
 from backends.base import Account
 from backends.errors import BackendError, Unreachable
 from backends.estimate import PromptEstimates
+from gateway.activity.slots import Recorder, Streamed, Whose
 from gateway.errors import StoreAway
 from gateway.queueing.ask import Ask
 from gateway.queueing.lines import Lines
@@ -58,7 +59,14 @@ class Booking:
     """`start` before use, `aclose` after."""
 
     def __init__(
-        self, settings: Settings, store: Store, quotas: QuotaService, lines: Lines, fleet: Fleet, metrics: Metrics
+        self,
+        settings: Settings,
+        store: Store,
+        quotas: QuotaService,
+        lines: Lines,
+        fleet: Fleet,
+        metrics: Metrics,
+        recorder: Recorder,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -66,6 +74,7 @@ class Booking:
         self._lines = lines
         self._fleet = fleet
         self._metrics = metrics
+        self.recorder = recorder
         self.estimates = PromptEstimates()
         self.open: dict[str, Opened] = {}
         self._keeper: asyncio.Task[None] | None = None
@@ -91,6 +100,7 @@ class Booking:
     def forget(self, request: RequestScope) -> None:
         """It took nothing: an outage leaves no bookings behind of all that it refused."""
         self._quotas.settle(request.request_id, Usage())
+        self.recorder.ended(request.request_id)
         del self.open[request.request_id]
 
     async def settle(self, request: RequestScope) -> None:
@@ -106,6 +116,12 @@ class Booking:
     def served(self, opened: Opened) -> float:
         """The weighted service that a request has taken so far."""
         return self._weighted(_used(opened))
+
+    def record(self) -> None:
+        """Tell the recorder how far the requests are that run and wait."""
+        for opened in self.open.values():
+            so_far = _so_far(opened)
+            self._record(opened.request, Streamed(so_far.input, so_far.cached, so_far.output))
 
     async def account(self, request_id: str) -> Usage | None:
         """What the engines counted of a request whose gateway died. Raises BackendError where one cannot say yet."""
@@ -137,6 +153,8 @@ class Booking:
             used = await self._counted(request, meter, used)
         elif meter.prompt_tokens:
             self.estimates.learn(request.model, request.prompt_size, meter.prompt_tokens)
+        self._record(request, Streamed(used.prompt_tokens, used.cached_tokens, used.completion_tokens))
+        self.recorder.ended(request.request_id)
         calls = [self._release(request, used, pace)]
         if request.admitted_ms:
             request.tokens = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens}
@@ -150,6 +168,11 @@ class Booking:
         usage = Usage(int(request.dispatched > 0), used.prompt_tokens, used.cached_tokens, used.completion_tokens)
         calls += self._quotas.settle(request.request_id, usage, learn=request.outcome == "ok")
         await self._send(request, calls)
+
+    def _record(self, request: RequestScope, tokens: Streamed) -> None:
+        self.recorder.streamed(
+            request.request_id, Whose(request.known().subject, request.model, request.backend), tokens
+        )
 
     async def _send(self, request: RequestScope, calls: list[Call]) -> None:
         booked = False

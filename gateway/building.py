@@ -8,6 +8,9 @@ from functools import partial
 from operator import attrgetter
 
 from backends.base import Backend
+from gateway.activity import totals
+from gateway.activity.shared import Activity
+from gateway.activity.slots import Amounts, Recorder
 from gateway.admission import Admission
 from gateway.api.door import Door
 from gateway.attempts import Means
@@ -67,11 +70,9 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     lines = Lines(store, _queue_limits(settings))
     rooms = Rooms(fleet, lines, settings.target_tokens_per_second)
     health = Shared(store, os.urandom(8).hex(), fleet.healths, fleet.heard)
-    _show(metrics, store, lines, fleet)
     uses = Uses(directory)
     providers = Providers(settings.issuers)
-    away = "1 while an identity provider does not answer."
-    metrics.of_each("issuer", "sekisho_identity_provider_away", away, providers.away)
+    _show(metrics, store, lines, fleet, providers)
     people = People(directory, lookup, GroupBook(directory, settings.key_cache_seconds, away_seconds), settings.issuers)
     served = browsers(settings, store, sessions, providers, people)
     api_keys = ApiKeys(key_ring, lookup, people, _open_webui(settings), uses)
@@ -79,7 +80,8 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     authentication = _authentication(settings, identifiers, lookup, metrics)
     revocation = Revocation(store, lookup, sessions, settings.revocation_ends_streams)
     quotas = _quotas(settings, store)
-    booking = Booking(settings, store, quotas, lines, fleet, metrics)
+    booking = Booking(settings, store, quotas, lines, fleet, metrics, Recorder())
+    activity = Activity(store, os.urandom(8).hex(), booking.recorder, lambda: _figures(booking, metrics, fleet))
     _show_quotas(metrics, quotas, booking)
     reaper = Reaper(store, settings.lease_seconds, booking.account, booking.book)
     orders = Orders(store, rooms.told, fleet.lacks)
@@ -103,6 +105,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
         reaper=reaper,
         fleet=fleet,
         health=health,
+        activity=activity,
         metrics=metrics,
         pipeline=pipeline,
         revocation=revocation,
@@ -182,12 +185,19 @@ def _queue_limits(settings: Settings) -> QueueLimits:
     )
 
 
-def _show(metrics: Metrics, store: Store, lines: Lines, fleet: Fleet) -> None:
+def _figures(booking: Booking, metrics: Metrics, fleet: Fleet) -> tuple[Amounts, Amounts]:
+    booking.record()
+    return totals.of_metrics(metrics), totals.of_engines(fleet.loads(attrgetter("preemptions")))
+
+
+def _show(metrics: Metrics, store: Store, lines: Lines, fleet: Fleet, providers: Providers) -> None:
     """What is read only when it is asked for."""
     metrics.gauge("sekisho_running", "Requests in the engines.", lambda: lines.held)
     metrics.gauge("sekisho_waiting", "Requests waiting for a turn.", lambda: lines.waiting)
     metrics.gauge("sekisho_store_away", "1 while Redis does not answer.", lambda: float(store.away))
     metrics.gauge("sekisho_engine_ready", "1 while an engine takes requests.", lambda: float(fleet.ready))
+    away = "1 while an identity provider does not answer."
+    metrics.of_each("issuer", "sekisho_identity_provider_away", away, providers.away)
     of_backends = partial(metrics.of_each, "backend")
     of_backends("sekisho_permits", "Requests that a backend may have at once, all gateways together.", lines.rooms)
     of_backends("sekisho_backend_held", "Requests of this gateway in each backend.", fleet.held)

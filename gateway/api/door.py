@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.activity.shared import Activity
 from gateway.batches.book import Book
 from gateway.batches.files import Files
 from gateway.batches.runner import Runner
@@ -45,6 +46,7 @@ class Door:
     reaper: Reaper
     fleet: Fleet
     health: Shared
+    activity: Activity
     metrics: Metrics
     pipeline: Pipeline
     revocation: Revocation

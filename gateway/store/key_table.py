@@ -163,6 +163,13 @@ KEYS = (
         "ids of requests that an administrator ended; empty: what is drained has changed",
     ),
     Key(
+        "{sekisho}:activity",
+        "hash",
+        "10 s, renewed",
+        "activity.shared",
+        "gateway > until when it counts (ms), and what went on there in the last minutes (MessagePack)",
+    ),
+    Key(
         "{sekisho}:health",
         "hash",
         "fields for 5 s, renewed",

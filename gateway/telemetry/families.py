@@ -22,6 +22,10 @@ class Counters(Collector):
         self._labels = labels
         self._values: dict[Labels, float] = {} if labels else {(): 0.0}
 
+    @property
+    def values(self) -> Mapping[Labels, float]:
+        return self._values
+
     def add(self, *labels: str, by: float = 1) -> None:
         self._values[labels] = self._values.get(labels, 0.0) + by
 
@@ -43,6 +47,11 @@ class Histograms(Collector):
         self._sums: dict[Labels, float] = {}
         if not labels:
             self._begin(())
+
+    @property
+    def counts(self) -> Mapping[Labels, Sequence[int]]:
+        """How many fell between two edges, those beyond the last one at the end."""
+        return self._counts
 
     def observe(self, value: float, *labels: str) -> None:
         counts = self._counts.get(labels) or self._begin(labels)

@@ -32,9 +32,9 @@ class Metrics:
         self._knows_model = knows_model
         self._objectives = objectives
         self._codes: set[str] = set()
-        self._requests = self._counters("requests", "Requests answered.", "route", "model", "status", "class")
-        self._failures = self._counters("failures", "Requests that failed, by error code.", "code")
-        self._served = self._counters(
+        self.requests = self._counters("requests", "Requests answered.", "route", "model", "status", "class")
+        self.failures = self._counters("failures", "Requests that failed, by error code.", "code")
+        self.served = self._counters(
             "slo_requests", "Answers to be generated, by whether they met the objectives.", "model", "class", "result"
         )
         self.auth_failures = self._counters("auth_failures", "Credentials that were refused, by reason.", "reason")
@@ -65,9 +65,9 @@ class Metrics:
     def answered(self, request: RequestScope, klass: str, seconds: float) -> None:
         """A request has ended. `klass`: the one it would wait in, or none where nobody knows who asked."""
         model = self._model(request.model)
-        self._requests.add(request.route, model, str(request.status), klass)
+        self.requests.add(request.route, model, str(request.status), klass)
         if request.outcome != "ok":
-            self._failures.add(self._code(request.outcome))
+            self.failures.add(self._code(request.outcome))
         if model:
             self._completion(request, model, klass, seconds)
 
@@ -98,7 +98,7 @@ class Metrics:
         """The times of a completion request, as far as it came."""
         self.total.observe(seconds, model, klass)
         if result := self._objectives.result(request, seconds):
-            self._served.add(model, klass, result)
+            self.served.add(model, klass, result)
         if request.dispatched:
             self.queue.observe(request.queued_seconds, model, klass)
             self.overhead.observe(max(0.0, request.dispatched - request.read - request.queued_seconds))

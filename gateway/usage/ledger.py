@@ -115,11 +115,17 @@ def settle(request_id: str, admitted_ms: int, used: Used, whose: Whose, claim: s
 async def read(store: Store, subject: str, day: str) -> Mapping[str, int]:
     """A subject's account of a day (yyyymmdd, UTC), all models and keys together."""
     (fields,) = await store.run(_ACCOUNTS.call((keys.usage(subject, day),)))
-    sums: dict[str, int] = {}
-    for amounts in _parted(fields).values():
-        for what, amount in amounts.items():
-            sums[what] = sums.get(what, 0) + amount
-    return sums
+    return _sum(fields)
+
+
+async def sums(store: Store, subjects: Sequence[str], day: date) -> Mapping[str, Mapping[str, int]]:
+    """The accounts of a day of these subjects, each with all models and keys together; empty of who has none."""
+    found: dict[str, Mapping[str, int]] = {}
+    for start in range(0, len(subjects), _CHUNK):
+        some = subjects[start : start + _CHUNK]
+        names = tuple(keys.usage(subject, _spelled(day)) for subject in some)
+        found |= zip(some, map(_sum, await store.run(_ACCOUNTS.call(names))), strict=True)
+    return found
 
 
 async def accounts(store: Store, days: Sequence[date]) -> int:
@@ -148,6 +154,14 @@ async def _subjects(store: Store, day: date, after: str) -> list[str]:
     start = f"({after}" if after else "-"
     found = await store.command("ZRANGE", keys.usage_subjects(_spelled(day)), start, "+", "BYLEX", "LIMIT", 0, _CHUNK)
     return [subject.decode() for subject in found]
+
+
+def _sum(fields: list[Any]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for amounts in _parted(fields).values():
+        for what, amount in amounts.items():
+            sums[what] = sums.get(what, 0) + amount
+    return sums
 
 
 def _parted(fields: list[Any]) -> dict[tuple[str, str, str], dict[str, int]]:

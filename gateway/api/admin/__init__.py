@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.api.admin import (
+    activity,
     audit,
     backends,
     document,
@@ -29,6 +30,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *sessions.OPERATIONS,
     *policies.OPERATIONS,
     *usage.OPERATIONS,
+    *activity.OPERATIONS,
     *queue.OPERATIONS,
     *models.OPERATIONS,
     *backends.OPERATIONS,

@@ -166,6 +166,10 @@ class QueueQuery(Form, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most, running and waiting each.")] = 100
 
 
+class ActivityQuery(Form, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=1000, description="How many people and programs at most.")] = 100
+
+
 class QueueChange(Form, frozen=True, kw_only=True):
     klass: QueueClass = msgspec.field(name="class")
 
