@@ -33,6 +33,7 @@ from backends.capacity.weights import (
     ModelShape,
     active_parameters,
     experts_read,
+    experts_read_skewed,
     model_weight_bytes,
     step_weight_bytes,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "batched_seconds",
     "conversations_held",
     "experts_read",
+    "experts_read_skewed",
     "kv_budget_bytes",
     "kv_bytes_per_token",
     "largest_batch",

@@ -28,8 +28,15 @@ FORMULAS = {
     "total_tok_s": "batch / step time",
     "per_user_tok_s": "1 / step time",
     "experts_read": "experts x (1 - (1 - chosen / experts) ^ batch): each token chooses its own at random",
+    "experts_read_skewed": "sum over experts of 1 - exp(-t x batch / rank), t so that a batch of 1 has those chosen: "
+    "popularity by Zipf's law",
     "sums": "2 sums a layer x (2 (n - 1) / n x batch x hidden x 2 bytes / link + 10 us), n GPUs",
     "prefill_seconds": "2 x active parameters x tokens / (operations a second x n GPUs); attention left out",
+    "last_s": "people x the time of one prompt: they share the machine's operations",
+    "weights_gib": "parameters x bits / 8, by format",
+    "kv_budget_gib": "memory x utilisation - weights",
+    "machines": "people / seats, rounded up",
+    "measured_share": "measured tok/s / computed tok/s; the least of them is what the advice counts on",
     "sequential_s": "people x output tokens x step time of one",
     "batched_s": "output tokens x step time of all together",
     "wait_s": "place in line x output tokens x step time / max-num-seqs",
@@ -50,6 +57,7 @@ class Model:
     active_parameters: float | None = None
     hidden_size: int | None = None
     experts_read: Callable[[int], float] | None = None
+    experts_read_skewed: Callable[[int], float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +86,19 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """sum_seconds: the part of a step that GPUs take to add up. experts_read: of a layer, what the speed is computed
+    with; experts_read_skewed: where some are liked better, fewer are read. measured_share: of the computed speed."""
+
     batch: int
     total_tok_s: float
     per_user_tok_s: float
     meets_target: bool
     step_seconds: float
+    sum_seconds: float
     weight_bytes: float
     kv_bytes: float
     experts_read: float | None
+    experts_read_skewed: float | None
     measured_share: float | None
 
 
@@ -111,11 +124,14 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Seconds until a prompt is computed, alone on the machine; shared_s: where the common beginning is cached."""
+    """Seconds until a prompt is computed, alone on the machine: then its first token comes. shared_s: where the common
+    beginning is cached. last_s, last_shared_s: the same of the last, where all people send at once."""
 
     prompt_tokens: int
     seconds: float
     shared_s: float
+    last_s: float
+    last_shared_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +209,11 @@ def _row(batch: int, model: Model, hardware: Hardware, load: Load) -> Row:
         per_user_tok_s=1 / seconds,
         meets_target=1 / seconds >= load.target_tok_s,
         step_seconds=seconds,
+        sum_seconds=sum_seconds(batch, model, hardware),
         weight_bytes=model.weights_read(batch) if model.weights_read else 0.0,
         kv_bytes=batch * model.kv_bytes_per_token * load.context,
         experts_read=model.experts_read(batch) if model.experts_read else None,
+        experts_read_skewed=model.experts_read_skewed(batch) if model.experts_read_skewed else None,
         measured_share=None if measured is None else measured / total,
     )
 
@@ -231,7 +249,7 @@ def _prefill(model: Model, hardware: Hardware, load: Load) -> Prefill | None:
         prefill_seconds(tokens, active_parameters=model.active_parameters, operations_per_s=rate)
         for tokens in (prompt, max(prompt - load.shared_prefix, 1))
     )
-    return Prefill(prompt, whole, rest)
+    return Prefill(prompt, whole, rest, load.people * whole, load.people * rest)
 
 
 def _advice(model: Model, hardware: Hardware, load: Load, memory: Memory | None) -> Advice:

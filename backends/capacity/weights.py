@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 # Format -> bits a weight, with the scales of its groups; and bits a row, for a scale that stands once in it.
@@ -68,6 +69,30 @@ def experts_read(shape: ModelShape, tokens: int) -> float:
     if not shape.num_experts:
         return 0
     return shape.num_experts * (1 - (1 - shape.experts_per_token / shape.num_experts) ** tokens)
+
+
+def experts_read_skewed(shape: ModelShape, tokens: int, exponent: float = 1.0) -> float:
+    """The same where some experts are liked better: the i-th by popularity in proportion to 1 / i^exponent (Zipf).
+
+    A token takes its experts one after the other, each by popularity among those left. Rosen 1972 (Asymptotic theory
+    for successive sampling, Ann. Math. Statist. 43): expert i is then among them with about 1 - exp(-popularity_i x
+    t), where t makes these sum to as many as a token takes. With exponent 0 this is `experts_read`.
+    """
+    number, each = shape.num_experts, shape.experts_per_token
+    if each >= number:
+        return float(number)
+    popularity = [rank**-exponent for rank in range(1, number + 1)]
+
+    def expected(time: float) -> float:
+        return sum(1 - math.exp(-one * time) for one in popularity)
+
+    low, high = 0.0, 1.0
+    while expected(high) < each:
+        high *= 2
+    for _ in range(60):  # halvings: to the last bit
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected(middle) < each else (low, middle)
+    return expected(high * tokens)
 
 
 def step_weight_bytes(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
 
 from backends.capacity import HUB_NAMES, MACHINES, SHAPES
+from backends.capacity.engine_lines import NOTES, Setup, engine_lines
 from backends.capacity.plan import FORMULAS
 from gateway.cli.console import out, plain
 
 if TYPE_CHECKING:
-    from backends.capacity.plan import Advice, Finish, Hardware, Load, Memory, Plan, Prefill, Row
+    from backends.capacity.plan import Advice, Finish, Memory, Plan, Prefill, Row
+    from backends.capacity.question import Question
 
 _BAR = 12  # characters
 
@@ -35,46 +36,47 @@ def show_lists() -> None:
     out.print(machines)
 
 
-def show(plan: Plan, load: Load) -> None:
+def show(plan: Plan, question: Question) -> None:
     if plan.memory is not None:
-        _show_memory(plan.memory, load)
+        _show_memory(plan.memory, question)
     if plan.rows:
-        _show_rows(plan.rows, load)
+        _show_rows(plan.rows, question)
     if plan.prefill is not None:
-        _show_prefill(plan.prefill, load)
+        _show_prefill(plan.prefill, question)
     if plan.finish is not None:
         _show_finish(plan.finish)
     if plan.advice is not None:
-        _show_advice(plan.advice, load)
+        _show_advice(plan.advice, question)
 
 
-def _show_memory(memory: Memory, load: Load) -> None:
-    plain(f"weights               {memory.weights_gib:8.1f} GiB   parameters x bits / 8, by format")
+def _show_memory(memory: Memory, question: Question) -> None:
+    plain(f"weights               {memory.weights_gib:8.1f} GiB   {FORMULAS['weights_gib']}")
     plain(f"KV cache of a token   {memory.kv_kib_per_token:8g} KiB   {FORMULAS['kv_bytes_per_token']}")
-    plain(f"left for the KV cache {memory.kv_budget_gib:8.1f} GiB   memory x utilisation - weights")
+    plain(f"left for the KV cache {memory.kv_budget_gib:8.1f} GiB   {FORMULAS['kv_budget_gib']}")
     held = ", ".join(f"{number:.1f} in {name}" for name, number in memory.conversations.items())
-    plain(f"conversations of {load.context} tokens held: {held}   {FORMULAS['conversations']}")
+    plain(f"conversations of {question.context} tokens held: {held}   {FORMULAS['conversations']}")
 
 
-def _show_rows(rows: list[Row], load: Load) -> None:
+def _show_rows(rows: list[Row], question: Question) -> None:
     experts = any(row.experts_read is not None for row in rows)
     measured = any(row.measured_share is not None for row in rows)
-    names = ["batch", "tok/s", "each", "ms", f">= {load.target_tok_s:g}"]
-    names += ["experts"] * experts + ["measured"] * measured + ["weights", "KV GB"]
+    names = ["batch", "tok/s", "each", "ms", f">= {question.target:g}"]
+    names += ["experts", "skewed"] * experts + ["measured"] * measured + ["weights", "KV GB"]
     columns = [*(Column(name, justify="right", no_wrap=True) for name in names), Column("a step", no_wrap=True)]
     table = Table(*columns, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     most = max(row.weight_bytes + row.kv_bytes for row in rows)
     for row in rows:
         speed = f"{row.total_tok_s:.0f}", f"{row.per_user_tok_s:.0f}", f"{row.step_seconds * 1e3:.1f}"
         cells = [str(row.batch), *speed, "yes" if row.meets_target else "no"]
-        cells += [f"{row.experts_read:.0f}"] if row.experts_read is not None else []
+        cells += [f"{each:.0f}" for each in (row.experts_read, row.experts_read_skewed) if each is not None]
         cells += ["" if row.measured_share is None else f"{row.measured_share:.0%}"] * measured
         table.add_row(*cells, f"{row.weight_bytes / 1e9:.1f}", f"{row.kv_bytes / 1e9:.1f}", _bar(row, most))
     out.print(table)
     plain(f"step = {FORMULAS['step_seconds']}")
     plain(f"tok/s = {FORMULAS['total_tok_s']}; each = {FORMULAS['per_user_tok_s']}. These are upper bounds.")
     if experts:
-        plain(f"experts = {FORMULAS['experts_read']}")
+        plain(f"experts = {FORMULAS['experts_read']}; the speed is computed with these.")
+        plain(f"skewed = {FORMULAS['experts_read_skewed']}; fewer are read, so it would be quicker.")
 
 
 def _bar(row: Row, most: float) -> str:
@@ -83,11 +85,16 @@ def _bar(row: Row, most: float) -> str:
     return "▓" * weights + "░" * kv
 
 
-def _show_prefill(prefill: Prefill, load: Load) -> None:
-    shared = f"; {prefill.shared_s:.2f} s where its first {load.shared_prefix} are cached" if load.shared_prefix else ""
+def _show_prefill(prefill: Prefill, question: Question) -> None:
+    shared = (
+        f"; {prefill.shared_s:.2f} s where its first {question.shared_prefix} are cached"
+        if question.shared_prefix
+        else ""
+    )
     plain(
         f"A prompt of {prefill.prompt_tokens} tokens is computed in {prefill.seconds:.2f} s{shared} "
-        f"({FORMULAS['prefill_seconds']})."
+        f"({FORMULAS['prefill_seconds']}); that is its TTFT alone. Where all {question.people} send at once the last "
+        f"one's is {prefill.last_shared_s:.1f} s."
     )
 
 
@@ -104,43 +111,33 @@ def _minutes(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{seconds:.1f} s"
 
 
-def _show_advice(advice: Advice, load: Load) -> None:
+def _show_advice(advice: Advice, question: Question) -> None:
     by = {"speed": "more would be slower than the target", "memory": "more find no room"}[advice.limited_by]
     if not advice.max_num_seqs:
-        plain(f"Advice: this machine serves nobody at {load.target_tok_s:g} tok/s: {by.replace('more', 'even one')}.")
+        plain(f"Advice: this machine serves nobody at {question.target:g} tok/s: {by.replace('more', 'even one')}.")
         return
     share = "" if advice.expected_share == 1 else f", at {advice.expected_share:.0%} of the computed speed, as measured"
     plain(
-        f"Advice: --max-num-seqs {advice.max_num_seqs} ({by}{share}); for {load.people} people at once "
+        f"Advice: --max-num-seqs {advice.max_num_seqs} ({by}{share}); for {question.people} people at once "
         f"{advice.machines} of it."
     )
     if advice.wait_s:
         plain(f"On one of it the last of them waits {_minutes(advice.wait_s)} for a turn ({FORMULAS['wait_s']}).")
 
 
-def show_flags(model: str, weights: str, kv: str, load: Load, machine: Hardware, seats: int) -> None:
+def show_lines(model: str, question: Question, seats: int) -> None:
     """What to paste for each engine."""
-    fp8 = kv == "fp8"
-    hub = HUB_NAMES.get(model, model)
-    own = f"hf:{hub}" if model in HUB_NAMES else model
-    lines = {
-        "native": f"sekisho engine --model {own} --max-num-seqs {seats} --max-model-len {load.context}"
-        + (f" --quantization {weights}" if weights != "bf16" else "")
-        + (" --kv-cache-dtype fp8" if fp8 else "")
-        + (f" --tensor-parallel-size {machine.gpus}" if machine.gpus > 1 else ""),
-        "vLLM": f"vllm serve {hub} --max-num-seqs {seats} --max-model-len {load.context} "
-        f"--gpu-memory-utilization {machine.utilisation:g}"
-        + (" --quantization fp8" if weights == "fp8" else "")
-        + (" --kv-cache-dtype fp8" if fp8 else "")
-        + (f" --tensor-parallel-size {machine.gpus}" if machine.gpus > 1 else ""),
-        "SGLang": f"python -m sglang.launch_server --model-path {hub} --max-running-requests {seats} "
-        f"--context-length {load.context} --mem-fraction-static {machine.utilisation:g}"
-        + (" --quantization fp8" if weights == "fp8" else "")
-        + (" --kv-cache-dtype fp8_e4m3" if fp8 else "")
-        + (f" --tp {machine.gpus}" if machine.gpus > 1 else ""),
-        "llama.cpp": f"llama-server -m {Path(model).name}.gguf -np {seats} -c {seats * load.context}"
-        + (" -ctk q8_0 -ctv q8_0" if fp8 else ""),
-        "Ollama": f"OLLAMA_NUM_PARALLEL={seats} OLLAMA_CONTEXT_LENGTH={load.context} ollama serve",
-    }
-    for engine, line in lines.items():
-        plain(f"{engine + ':':<11}{line}")
+    setup = Setup(
+        model=model,
+        weights=question.weights,
+        kv_cache_dtype=question.kv_cache_dtype,
+        max_num_seqs=seats,
+        max_model_len=question.context,
+        gpus=question.gpus,
+        utilisation=question.utilisation,
+    )
+    lines = engine_lines(setup)
+    for line in lines:
+        plain(f"{line.engine + ':':<11}{line.command}")
+    for note in dict.fromkeys(line.note for line in lines if line.note is not None):
+        plain(f"For {', '.join(line.engine for line in lines if line.note == note)}: {NOTES[note]}")

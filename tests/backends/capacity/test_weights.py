@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from backends.capacity import (
@@ -7,6 +9,8 @@ from backends.capacity import (
     WEIGHT_BITS,
     ModelShape,
     active_parameters,
+    experts_read,
+    experts_read_skewed,
     model_weight_bytes,
     prefill_seconds,
     step_weight_bytes,
@@ -60,3 +64,32 @@ def test_a_prompt_is_multiplied_by_the_active_parameters_of_the_layers() -> None
     assert active_parameters(QWEN3_8B) == 36 * (4096 * (48 + 32) * 128 + 3 * 4096 * 12288)
     assert active_parameters(QWEN3_30B) + 2 * 151936 * 2048 == pytest.approx(3.3e9, rel=0.02)  # as its card tells
     assert prefill_seconds(2048, active_parameters=1e9, operations_per_s=4.096e12) == 1.0
+
+
+def test_with_favourites_a_step_reads_fewer_experts_and_at_no_skew_as_many() -> None:
+    shape = SHAPES["qwen3-30b-a3b"]
+    for tokens in (1, 2, 16, 300):
+        uniform = experts_read(shape, tokens)
+        assert experts_read_skewed(shape, tokens, 0) == pytest.approx(uniform)
+    by_skew = [experts_read_skewed(shape, 16, exponent) for exponent in (0, 0.5, 1, 2)]
+    assert by_skew == sorted(set(by_skew), reverse=True)
+    assert experts_read_skewed(shape, 1) == pytest.approx(8)
+    assert experts_read_skewed(shape, 10**6) == pytest.approx(128)
+
+
+def test_where_a_token_takes_all_experts_skew_makes_no_difference() -> None:
+    shape = SHAPES["qwen3-30b-a3b"]._replace(num_experts=8)
+    assert experts_read_skewed(shape, 1) == 8
+
+
+def test_drawing_experts_by_popularity_reads_as_many_as_is_computed() -> None:
+    """Each token draws without putting back: the keys random^(1/popularity), the largest win (Efraimidis, Spirakis)."""
+    shape, draw = SHAPES["qwen3-30b-a3b"], random.Random(7)
+
+    def chosen() -> set[int]:
+        keys = sorted(range(128), key=lambda expert: draw.random() ** (expert + 1), reverse=True)
+        return set(keys[:8])
+
+    for tokens in (4, 32):
+        seen = [len(set().union(*(chosen() for _ in range(tokens)))) for _ in range(60)]
+        assert sum(seen) / len(seen) == pytest.approx(experts_read_skewed(shape, tokens), rel=0.03)
