@@ -18,6 +18,10 @@ if not any(map(os.path.exists, ("/dev/nvidia0", "/dev/kfd"))):
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+# Workers share the processors already. Read where torch is first imported, and by the engines that tests start.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 _TOLD = "told"
 
 # A console keeps the width that it finds when it is made.
@@ -44,6 +48,12 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Takes a text that is printed behind the run, also where the test passes."""
     return lambda text: record_property(_TOLD, text)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: one that came last would be waited for by all other workers."""
+    slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "system")))}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
