@@ -64,19 +64,19 @@ class Comparison:
     def to_text(self) -> str:
         names = [chr(ord("A") + target) for target in range(len(self.targets))]
         lines = [f"{name}: {target.url}" for name, target in zip(names, self.targets, strict=True)]
-        lines += ["", _row("", names, [f"A / {name}" for name in names[1:]])]
+        lines += ["", row("", names, [f"A / {name}" for name in names[1:]])]
         others = range(1, len(self.targets))
         for name in FIGURES:
             figures = [f"{self.figure(name, target):.2f}" for target in range(len(self.targets))]
-            lines.append(_row(name, figures, [str(self.ratio(name, other) or "") for other in others]))
+            lines.append(row(name, figures, [str(self.ratio(name, other) or "") for other in others]))
         lines += ["", f"Medians of {len(self.rounds)} rounds; in brackets the least and the greatest ratio of a round."]
         if any(report.strain.bottlenecks for reports in self.rounds for report in reports):
             lines.append("The load generator was a bottleneck in some runs: the ratios may be too close to 1.")
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, detailed: bool = False) -> dict[str, Any]:
         runs = [
-            {"round": number, "target": target.url, **report.to_dict()}
+            {"round": number, "target": target.url, **report.to_dict(detailed=detailed)}
             for number, reports in enumerate(self.rounds, 1)
             for target, report in zip(self.targets, reports, strict=True)
         ]
@@ -103,7 +103,8 @@ def _figure(report: Report, name: str) -> float:
     return float(report.to_dict()[name])
 
 
-def _row(name: str, figures: Sequence[str], ratios: Sequence[str]) -> str:
+def row(name: str, figures: Sequence[str], ratios: Sequence[str]) -> str:
+    """Of a table of servers or runs side by side."""
     return (
-        f"{name:<20}" + "".join(f"{figure:>12}" for figure in figures) + "".join(f"{ratio:>20}" for ratio in ratios)
+        f"{name:<24}" + "".join(f"{figure:>12}" for figure in figures) + "".join(f"{ratio:>20}" for ratio in ratios)
     ).rstrip()

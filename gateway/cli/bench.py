@@ -15,6 +15,7 @@ import typer
 from gateway.cli.bench_files import refuse_unwritable, write_pages
 from gateway.cli.bench_formats import quantization
 from gateway.cli.bench_kernels import kernels
+from gateway.cli.bench_report import report
 from gateway.cli.bench_sweep import sweep
 from gateway.cli.console import CliError, note, plain
 
@@ -36,6 +37,7 @@ _result = partial(_option, "Result")
 app.command()(quantization)
 app.command()(kernels)
 app.command()(sweep)
+app.command()(report)
 
 
 @app.callback()
@@ -94,6 +96,9 @@ def serve(
         list[str] | None, _result("NAME:MILLISECONDS with a name of ttft, tpot, e2el; may be repeated.")
     ] = None,
     output: Annotated[Path | None, _result("Also write the figures here, as JSON.")] = None,
+    save_detailed: Annotated[
+        bool, _result("In --output also the times of each request, which `bench report` draws.")
+    ] = False,
     html: Annotated[Path | None, _result("Also write a page with the figures and plots here.")] = None,
     csv: Annotated[
         Path | None, _result("Also write one line a request here, and the figures to NAME-summary.csv.")
@@ -141,10 +146,12 @@ def serve(
         raise CliError(str(fault)) from fault
     plain(result.to_text())
     if output is not None:
-        output.write_text(json.dumps(result.to_dict(), indent=2) + "\n", "utf-8")
+        output.write_text(
+            json.dumps(result.to_dict(detailed=save_detailed), indent=None if save_detailed else 2) + "\n", "utf-8"
+        )
         note(f"Written to {output}")
     runs = result.named() if isinstance(result, Comparison) else {result.model: result}
-    write_pages({name: report.to_dict(detailed=True) for name, report in runs.items()}, html, csv)
+    write_pages({name: one.to_dict(detailed=True) for name, one in runs.items()}, html, csv)
 
 
 def _others(
@@ -166,9 +173,9 @@ def _measured(targets: list[BenchConfig], rounds: int) -> Report | Comparison:
 
     def run(target: BenchConfig) -> Report:
         with live_progress() as on_progress:
-            report = run_bench(target, on_progress)
+            made = run_bench(target, on_progress)
         if len(targets) > 1:
-            note(f"{target.url}: {report.output_throughput:.0f} tok/s, {report.failed} failed")
-        return report
+            note(f"{target.url}: {made.output_throughput:.0f} tok/s, {made.failed} failed")
+        return made
 
     return compare(targets, rounds, run) if len(targets) > 1 else run(targets[0])

@@ -91,6 +91,7 @@ def sweep(
         ignore_eos=ignore_eos,
         seed=seed,
         timeout_s=timeout,
+        goodput={"tpot": 1000 / target} | ({} if ttft_p95 is None else {"ttft": ttft_p95}),
     )
     if faults := validate(config):
         raise CliError("this cannot be measured:\n  " + "\n  ".join(faults), exit_code=2)

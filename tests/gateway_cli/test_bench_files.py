@@ -64,3 +64,23 @@ def test_where_nothing_can_be_written_nothing_is_measured(tmp_path: Path) -> Non
 def test_each_option_is_looked_at(tmp_path: Path, option: str) -> None:
     result = CliRunner().invoke(app, [*FEW, "--url", "unix:/nowhere", option, str(tmp_path / "absent" / "file")])
     assert option in str(result.exception)
+
+
+async def test_what_was_kept_in_detail_is_drawn_later_as_it_would_have_been_at_once(tmp_path: Path) -> None:
+    kept, page, later = tmp_path / "run.json", tmp_path / "run.html", tmp_path / "later.html"
+    async with serving(tmp_path / "s", Script()) as url:
+        files = ("--output", str(kept), "--save-detailed", "--html", str(page))
+        await asyncio.to_thread(CliRunner().invoke, app, [*FEW, "--url", url, *files])
+    result = CliRunner().invoke(app, ["bench", "report", str(kept), "--html", str(later)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert later.read_text("utf-8").replace('scope="col">run<', 'scope="col">listed-model<') == page.read_text(
+        "utf-8"
+    ).replace("<li>listed-model:", "<li>run:")
+    assert "A: run" in result.stdout
+
+
+def test_what_is_no_result_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}", "utf-8")
+    result = CliRunner().invoke(app, ["bench", "report", str(tmp_path / "x.json")])
+    assert isinstance(result.exception, CliError)
+    assert "x.json is no result of a benchmark" in str(result.exception)

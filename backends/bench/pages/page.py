@@ -39,17 +39,27 @@ def _readable(date: str) -> str:
 
 
 def _table(runs: Runs) -> str:
-    return f"{heading('Figures', '数値')}\n{table('Figures', list(runs), (_row(row, runs) for row in ROWS))}"
+    heads = [*runs, "Ratio"] if len(runs) == 2 else list(runs)
+    return f"{heading('Figures', '数値')}\n{table('Figures', heads, (_row(row, runs) for row in ROWS))}"
 
 
 def _row(row: Row, runs: Runs) -> str:
     head = f"{row.english} {japanese(row.japanese)}".rstrip()
     if not row.field:
-        return f'<tr class="group"><th scope="rowgroup" colspan="{len(runs) + 1}">{head}</th></tr>'
+        columns = len(runs) + 1 + (len(runs) == 2)
+        return f'<tr class="group"><th scope="rowgroup" colspan="{columns}">{head}</th></tr>'
     values = [result.get(row.field) for result in runs.values()]
     if all(value is None for value in values):
         return ""
-    return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{escape(shown(value))}</td>" for value in values)}</tr>'
+    cells = [shown(value) for value in values] + ([_ratio(*values)] if len(values) == 2 else [])
+    return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
+
+
+def _ratio(first: object, second: object) -> str:
+    """Of two figures, the first to the second; nothing of what is no figure."""
+    if isinstance(first, (int, float)) and isinstance(second, (int, float)) and second:
+        return f"{first / second:.2f}"
+    return ""
 
 
 def _remarks(runs: Runs) -> str:

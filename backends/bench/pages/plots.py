@@ -8,7 +8,6 @@ from html import escape
 from backends.bench.pages import figures
 from backends.bench.pages.document import figure, japanese
 from backends.bench.pages.figures import Result
-from backends.bench.pages.rows import shown
 from backends.bench.pages.svg import Axis, Series, fitted
 
 Runs = Mapping[str, Result]
@@ -80,7 +79,7 @@ def _limits(runs: Runs, values: Sequence[Sequence[float]], slo: str) -> dict[flo
             share = sum(value <= limit for value in one) / len(one)
             said.setdefault(limit, []).append(f"{share:.0%}")
     return {
-        limit: f"limit {shown(limit)} ms: {', '.join(shares)} within {japanese('目標以内')}"
+        limit: f"limit {limit:,g} ms: {', '.join(shares)} within {japanese('目標以内')}"
         for limit, shares in said.items()
     }
 
@@ -89,11 +88,11 @@ def _throughput_and_speed(runs: Runs) -> str:
     points = {name: point for name, result in runs.items() if (point := figures.speed_and_throughput(result))}
     names = list(points) if len(points) > 1 else [f"{each:.1f}, {together:.0f}" for each, together in points.values()]
     limits = [limit for result in runs.values() if (limit := figures.limit_ms(result, "tpot"))]
-    targets = {1000 / limit: f"target {shown(1000 / limit)} tok/s {japanese('目標')}" for limit in limits}
+    targets = {1000 / limit: f"target {1000 / limit:.3g} tok/s {japanese('目標')}" for limit in limits}
     return figure(
         "Throughput of all against speed for one person",
         "全体のスループットと一人あたりの速度",
-        fitted("tok/s, one person", [point[0] for point in points.values()], limits=list(targets)),
+        fitted("tok/s, one person", [*(point[0] for point in points.values()), *targets]),
         fitted("tok/s, all", [point[1] for point in points.values()]),
         [Series(list(points.values()), "c0", "dots", names)],
         limits=targets,

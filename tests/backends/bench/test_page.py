@@ -109,13 +109,13 @@ def test_an_objective_is_a_line_in_the_plot_of_its_figure_with_how_many_kept_it(
         "Time per output token after the first (share of requests)",
         "Throughput of all against speed for one person",
     }
-    assert "limit 2,000.00 ms: 50% within" in page
+    assert "limit 2,000 ms: 50% within" in page
     assert "target 1.33 tok/s" in page
 
 
 def test_a_limit_far_above_all_values_is_told_and_not_drawn() -> None:
     page = html_page({"a run": result(answered(0, 0.01, 0.02), goodput={"ttft": 2000.0})})
-    assert "limit 2,000.00 ms: 100% within" in page
+    assert "limit 2,000 ms: 100% within" in page
     assert 'class="limit"' not in page, "it would press all values to the edge"
 
 
@@ -135,7 +135,14 @@ def test_what_the_server_told_is_drawn_and_what_it_did_not_is_said() -> None:
 def test_a_figure_that_one_run_alone_has_is_a_dash_in_the_others() -> None:
     page = html_page({"with": result(answered(0, 1), goodput={"ttft": 2000}), "without": result(answered(0, 1))})
     row = page[page.index("Request goodput") :].split("</tr>")[0]
-    assert row.endswith("<td>1.00</td><td>–</td>")
+    assert row.endswith("<td>1.00</td><td>–</td><td></td>")
+
+
+def test_of_two_runs_the_ratio_of_each_figure_stands_beside_them() -> None:
+    page = html_page({"fast": result(answered(0, 1, 2)), "slow": result(answered(0, 2, 4))})
+    row = page[page.index("Request throughput") :].split("</tr>")[0]
+    assert row.endswith("<td>0.50</td><td>0.25</td><td>2.00</td>")
+    assert "Ratio" not in html_page(RUNS | {"third": RUNS[next(iter(RUNS))]})
 
 
 def test_each_run_is_named_under_the_plots_that_they_share() -> None:
