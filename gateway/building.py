@@ -43,6 +43,7 @@ from gateway.queueing.orders import Orders
 from gateway.quotas.book import PolicyBook
 from gateway.quotas.local_share import LocalShare
 from gateway.quotas.nearing import NEAR
+from gateway.quotas.policy import COUNTED
 from gateway.quotas.reaper import Reaper
 from gateway.quotas.service import QuotaService
 from gateway.rooms import Rooms
@@ -226,3 +227,5 @@ def _show_quotas(metrics: Metrics, quotas: QuotaService, booking: Booking) -> No
     metrics.gauges("sekisho_quota_used_ratio", help_text, labels, nearing.fullest)
     help_text = f"How many have used {NEAR:.0%} of a limit by day or month."
     metrics.gauges("sekisho_quota_near_end", help_text, labels, nearing.near)
+    for name in COUNTED:  # so that the first refusal of each is seen as one more
+        metrics.quota_refusals.add(name, by=0)

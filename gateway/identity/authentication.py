@@ -42,6 +42,8 @@ class Authentication:
         self._throttle = throttle
         self.behalf = behalf
         self._metrics = metrics
+        for reason in _REASONS.values():  # so that the first of each is seen as one more
+            metrics.auth_failures.add(reason, by=0)
 
     async def principal(self, request: RequestScope) -> Principal:
         """Raises Unauthenticated, Forbidden, TooManyFailures, and what a scheme's own services raise while away."""

@@ -19,6 +19,8 @@ OTHER = "other"  # what is not known stands together under this value
 # Codes of errors are ours, but for those of engines, which may say what they like.
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MOST_CODES = 100
+# There from the start: Prometheus takes no notice of the step from nothing to one.
+_AWAITED_CODES = ("queue_full", "queue_timeout")
 
 
 class Metrics:
@@ -34,6 +36,8 @@ class Metrics:
         self._codes: set[str] = set()
         self.requests = self._counters("requests", "Requests answered.", "route", "model", "status", "class")
         self.failures = self._counters("failures", "Requests that failed, by error code.", "code")
+        for code in _AWAITED_CODES:
+            self.failures.add(self._code(code), by=0)
         self.served = self._counters(
             "slo_requests", "Answers to be generated, by whether they met the objectives.", "model", "class", "result"
         )

@@ -12,6 +12,7 @@ import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -21,10 +22,10 @@ OLDEST_NODE = (20, 12)
 def npm_packages(folder: Path, what: str) -> None:
     """What a package-lock.json names, into node_modules beside it. `what` cannot run without."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        _give_up(what, "Node.js and npm are not installed")
+        give_up(what, "Node.js and npm are not installed")
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if tuple(map(int, version.removeprefix("v").split("."))) < OLDEST_NODE:
-        _give_up(what, f"Node.js is {version}, and older than {OLDEST_NODE[0]}.{OLDEST_NODE[1]}")
+        give_up(what, f"Node.js is {version}, and older than {OLDEST_NODE[0]}.{OLDEST_NODE[1]}")
     _once(
         folder / "package-lock.json",
         folder / "node_modules" / ".installed",
@@ -59,10 +60,11 @@ def _once(lock: Path, stamp: Path, install: Callable[[], None], more: str = "") 
 def _run(what: str, *command: str, cwd: Path) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=900)
     if done.returncode:
-        _give_up(what, f"{' '.join(command[:4])} failed: {done.stderr.strip()[-500:]}")
+        give_up(what, f"{' '.join(command[:4])} failed: {done.stderr.strip()[-500:]}")
 
 
-def _give_up(what: str, why: str) -> None:
+def give_up(what: str, why: str) -> NoReturn:
+    """Skip the test; fail it where CI is to have everything."""
     if os.environ.get("CI"):
         pytest.fail(f"{what} cannot run: {why}")
     pytest.skip(f"{what} cannot run: {why}")

@@ -157,7 +157,7 @@ def outcomes(door: RunningDoor) -> dict[str, Any]:
         next(iter(sample.labels.values())): sample.value
         for family in shown
         for sample in family.samples
-        if sample.name == "sekisho_failures_total"
+        if sample.name == "sekisho_failures_total" and sample.value
     }
 
 

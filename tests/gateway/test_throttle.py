@@ -205,7 +205,8 @@ async def test_refusals_are_counted_by_reason(start_door: StartDoor) -> None:
         lines = (await response.text()).splitlines()
     counted = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in lines if "auth_failures_total{" in line}
     reasons = {"expired": "1.0", "address": "1.0", "unknown_key": "2.0", "throttled": "1.0", "malformed": "1.0"}
-    assert counted == {f'sekisho_auth_failures_total{{reason="{name}"}}': count for name, count in reasons.items()}
+    happened = {name: count for name, count in counted.items() if count != "0.0"}
+    assert happened == {f'sekisho_auth_failures_total{{reason="{name}"}}': count for name, count in reasons.items()}
 
 
 async def status(door: RunningDoor, key: str) -> int:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.telemetry.metrics import Metrics
+
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
@@ -20,6 +22,16 @@ def exported(text: bytes) -> dict[Sample, float]:
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
+    }
+
+
+def declared(metrics: Metrics) -> dict[str, Family]:
+    """The same with the labels of those too of which there are no samples yet."""
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name: Family(
+            family.type, frozenset(family._labelnames)
+        )
+        for family in metrics._registry.collect()
     }
 
 

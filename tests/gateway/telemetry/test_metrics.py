@@ -116,6 +116,17 @@ def test_the_time_of_a_token_is_that_of_those_after_the_first_of_each_choice() -
     assert (told["sekisho_ttft_seconds_sum", m], told["sekisho_e2e_seconds_sum", m]) == (2, 8)
 
 
+async def test_what_alerts_wait_for_is_there_before_it_happens(door: RunningDoor) -> None:
+    told = of(door)
+    for name, label, awaited in (
+        ("sekisho_failures_total", "code", ("queue_full", "queue_timeout")),
+        ("sekisho_auth_failures_total", "reason", ("unknown_key", "malformed", "token", "throttled")),
+        ("sekisho_quota_refusals_total", "limit", ("requests_per_minute", "cost_per_month")),
+    ):
+        for value_ in awaited:
+            assert told[name, frozenset({(label, value_)})] == 0
+
+
 async def test_an_answer_is_in_every_figure_of_it(start_door: StartDoor) -> None:
     door = await start_door(FakeBackend(lambda body: chat_script(("a", "b", "c"), gap=0.01)))
     async with door.post(ask()) as response:
