@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
@@ -16,12 +16,14 @@ from typing import Any
 from backends.base import Backend
 from gateway import routes
 from gateway.admission import queue_class
+from gateway.api.chat.answers import into
 from gateway.api.door import Door
 from gateway.api.http import send_error
 from gateway.api.inward import Inward
 from gateway.api.pages import send_to_sign_in
 from gateway.batches.run import Answer
 from gateway.building import build
+from gateway.chat.sink import Gathering
 from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError, StoreAway
 from gateway.identity import access
 from gateway.identity.addresses import Network, client_address
@@ -72,11 +74,15 @@ class App:
         await self._handle(inward.request)
         return inward.answer()
 
-    async def _handle(self, request: RequestScope) -> None:
+    async def serve(self, request: RequestScope, sink: Gathering) -> None:
+        """A request for the chat, whose answer goes into the sink: the same stages, the same refusals."""
+        await self._handle(request, lambda: into(self._opened(), request, sink))
+
+    async def _handle(self, request: RequestScope, answer: Callable[[], Awaitable[None]] | None = None) -> None:
         """The outermost stage: whatever happens inside, one answer with a request id, one line in the log."""
         level = logging.INFO
         try:
-            await self._answer(request)
+            await (answer() if answer else self._answer(request))
             if request.route in routes.PROBES:
                 level = logging.DEBUG  # asked every few seconds, by machines
         except DoorError as error:
@@ -128,7 +134,7 @@ class App:
     async def open(self) -> None:
         """Start every part. None of them needs Redis or the engine to be up: /readyz tells when they are."""
         server_key = load_server_key(self._settings.data_dir)
-        self.door = build(self._settings, self._backends, server_key, self.ask)
+        self.door = build(self._settings, self._backends, server_key, self.ask, self.serve)
         try:
             with suppress(StoreAway):
                 await check_server_key(self.door.store, server_key, self._settings.data_dir)
@@ -168,6 +174,7 @@ class App:
             await self._reload.aclose()
         if self.metrics_port is not None:
             await self.metrics_port.aclose()
+        await door.chat.answers.aclose()
         await door.runner.aclose()
         await door.quotas.nearing.aclose()
         await door.reaper.aclose()

@@ -19,6 +19,8 @@ from gateway.batches.files import Files
 from gateway.batches.run import Ask, Parts
 from gateway.batches.runner import Runner
 from gateway.booking import Booking
+from gateway.chat.parts import chat
+from gateway.chat.running import Serve
 from gateway.identity.absent import Absent
 from gateway.identity.api_keys import ApiKeys, KeyRing
 from gateway.identity.authentication import Authentication
@@ -31,7 +33,6 @@ from gateway.identity.oidc.provider import Providers
 from gateway.identity.open_webui import OpenWebUI
 from gateway.identity.people import People
 from gateway.identity.revocation import Revocation
-from gateway.identity.sealing import Sealer
 from gateway.identity.sessions import Sessions
 from gateway.identity.throttle import Throttle
 from gateway.identity.uses import Uses
@@ -55,11 +56,12 @@ from gateway.store.directory import Directory
 from gateway.store.lookup import Lookup
 from gateway.store.records import Records
 from gateway.store.redis import Store
+from gateway.store.sealing import Sealer
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.objectives import Objectives
 
 
-def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes, ask: Ask) -> Door:
+def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes, ask: Ask, serve: Serve) -> Door:
     fleet = _fleet(settings, backends)
     metrics = Metrics(fleet.knows, Objectives(settings.target_ttft_seconds, settings.target_tokens_per_second))
     store = Store(settings.redis_url, settings.redis_timeout, metrics.redis.observe)
@@ -67,7 +69,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     away_seconds = settings.local_share_minutes * 60 if _shares(settings) else 0.0
     lookup = Lookup(directory, settings.key_cache_seconds, away_seconds)
     key_ring = KeyRing(directory, server_key)
-    sessions = Sessions(store, Sealer(server_key), settings.session_idle_seconds, settings.session_seconds)
+    sessions = _sessions(settings, store, server_key)
     lines = Lines(store, _queue_limits(settings))
     rooms = Rooms(fleet, lines, settings.target_tokens_per_second)
     health = Shared(store, os.urandom(8).hex(), fleet.healths, fleet.heard)
@@ -118,6 +120,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
         files=files,
         batches=batches,
         runner=runner,
+        chat=chat(settings, store, server_key, serve),
     )
 
 
@@ -126,6 +129,11 @@ def _fleet(settings: Settings, backends: Mapping[str, Backend]) -> Fleet:
         Member(one, backends[one.name]) if one.name in backends else make_member(one) for one in settings.engines
     ]
     return Fleet(members, settings.aliases)
+
+
+def _sessions(settings: Settings, store: Store, server_key: bytes) -> Sessions:
+    sealer = Sealer(server_key, "tokens of sessions")
+    return Sessions(store, sealer, settings.session_idle_seconds, settings.session_seconds)
 
 
 def _shares(settings: Settings) -> bool:

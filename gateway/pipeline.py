@@ -35,6 +35,9 @@ from gateway.streaming.relay import Sink, StreamSink
 
 log = logging.getLogger("sekisho.pipeline")
 
+# Where an answer goes that is not written to the client as the engine wrote it.
+NewSink = Callable[[RequestScope], Sink]
+
 
 class Pipeline:
     def __init__(
@@ -65,11 +68,8 @@ class Pipeline:
         data = data_class(request.headers.get(b"x-data-class"), self._means.settings.data_class)
         return any(may_go(member.settings, principal.groups, data) for member in fleet.serving(served))
 
-    async def complete(self, request: RequestScope, new_sink: Callable[[RequestScope], Sink] | None = None) -> None:
-        """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent.
-
-        `new_sink`: for an answer that is not to be written as the engine wrote it.
-        """
+    async def complete(self, request: RequestScope, new_sink: NewSink | None = None) -> None:
+        """Answer a request whose body has been checked. Raises a DoorError while a status can still be sent."""
         self._authorise(request)
         journey = await self._journey(request)
         sink = (new_sink or self._sink)(request)

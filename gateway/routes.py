@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from gateway.api import admin, assets, batches, embeddings, files, health, openai, prefixes, responses, sign_in
+from gateway.api.chat import about, answers, conversations
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -41,6 +42,18 @@ ROUTES = (
     Route("GET", "/v1/batches", batches.list_, "batches"),
     Route("GET", "/v1/batches/{id}", batches.show, "batches"),
     Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "batches"),
+    Route("GET", "/chat/v1/settings", about.settings, "chat"),
+    Route("GET", "/chat/v1/conversations", conversations.list_, "chat"),
+    Route("POST", "/chat/v1/conversations", conversations.create, "chat"),
+    Route("DELETE", "/chat/v1/conversations", conversations.delete_all, "chat"),
+    Route("GET", "/chat/v1/conversations/{id}", conversations.show, "chat"),
+    Route("PATCH", "/chat/v1/conversations/{id}", conversations.change, "chat"),
+    Route("DELETE", "/chat/v1/conversations/{id}", conversations.delete, "chat"),
+    Route("GET", "/chat/v1/conversations/{id}/export", conversations.export, "chat"),
+    Route("POST", "/chat/v1/conversations/{id}/answers", answers.create, "chat"),
+    Route("POST", "/chat/v1/answers", answers.create_whole, "chat"),
+    Route("GET", "/chat/v1/answers/{id}/events", answers.events, "chat"),
+    Route("POST", "/chat/v1/answers/{id}/stop", answers.stop, "chat"),
     Route("GET", "/healthz", health.healthz),
     Route("GET", "/readyz", health.readyz),
     Route("GET", "/metrics", health.metrics, "metrics", role="auditor"),

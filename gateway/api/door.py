@@ -9,6 +9,7 @@ from gateway.batches.book import Book
 from gateway.batches.files import Files
 from gateway.batches.runner import Runner
 from gateway.booking import Booking
+from gateway.chat.parts import Chat
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.browsers import Browsers
 from gateway.identity.oidc.provider import Providers
@@ -58,3 +59,4 @@ class Door:
     files: Files
     batches: Book
     runner: Runner
+    chat: Chat

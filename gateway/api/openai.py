@@ -13,6 +13,7 @@ from backends.wire.requests import ChatRequest, CompletionRequest, parse_chat, p
 from gateway.api.door import Door
 from gateway.api.http import read_body, send_json
 from gateway.errors import BadRequest, ModelNotFound, from_invalid
+from gateway.pipeline import NewSink
 from gateway.scope import RequestScope
 from gateway.settings import Settings
 
@@ -21,14 +22,14 @@ split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _STARTED = int(time.time())
 
 
-async def chat_completions(door: Door, request: RequestScope) -> None:
+async def chat_completions(door: Door, request: RequestScope, new_sink: NewSink | None = None) -> None:
     body = await body_of(door, request)
     try:
         parsed = parse_chat(body, allowed=door.settings.allowed_fields)
     except InvalidRequest as error:
         raise from_invalid(error) from None
     check_messages(len(parsed.messages), door.settings)
-    await _complete(door, request, body, parsed)
+    await _complete(door, request, body, parsed, new_sink)
 
 
 async def completions(door: Door, request: RequestScope) -> None:
@@ -54,7 +55,13 @@ async def model(door: Door, request: RequestScope) -> None:
     await send_json(request, _model(card))
 
 
-async def _complete(door: Door, request: RequestScope, body: bytes, parsed: ChatRequest | CompletionRequest) -> None:
+async def _complete(
+    door: Door,
+    request: RequestScope,
+    body: bytes,
+    parsed: ChatRequest | CompletionRequest,
+    new_sink: NewSink | None = None,
+) -> None:
     await door.pipeline.speak_for(request, parsed.user)
     request.model = parsed.model
     request.streaming = bool(parsed.stream)
@@ -63,7 +70,7 @@ async def _complete(door: Door, request: RequestScope, body: bytes, parsed: Chat
     options = parsed.stream_options
     request.wants_usage = bool(options and options.include_usage)
     request.body, request.fields = body, split(body)
-    await door.pipeline.complete(request)
+    await door.pipeline.complete(request, new_sink)
 
 
 async def body_of(door: Door, request: RequestScope) -> bytes:

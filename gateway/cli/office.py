@@ -48,17 +48,18 @@ def in_office_on_store(
 
 
 def open_office(store: Store, server_key: bytes) -> Office:
+    from gateway.chat.forgetting import Forgetting
     from gateway.identity.administration.office import Office
     from gateway.identity.api_keys import KeyRing
-    from gateway.identity.sealing import Sealer
     from gateway.identity.sessions import Sessions
     from gateway.store.directory import Directory
     from gateway.store.records import Records
+    from gateway.store.sealing import Sealer
 
     directory = Directory(Records(store))
     # How long sessions live is for those who begin them: none is begun here.
-    sessions = Sessions(store, Sealer(server_key), idle_seconds=60, seconds=60)
-    return Office(directory, KeyRing(directory, server_key), sessions)
+    sessions = Sessions(store, Sealer(server_key, "tokens of sessions"), idle_seconds=60, seconds=60)
+    return Office(directory, KeyRing(directory, server_key), sessions, Forgetting(store).all_of)
 
 
 async def gathered(read: Callable[[str, int], Awaitable[Page[V]]], limit: int) -> Page[V]:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.identity.sealing import Sealer
 from gateway.store import keys
 from gateway.store.redis import Store
 from gateway.store.scripts import Script
+from gateway.store.sealing import Sealer
 
 # No person has more browsers than this; whoever signs in in a loop must not fill Redis.
 _MOST_OF_A_USER = 50

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from backends.base import Load, ModelCard
 from gateway.errors import EngineAway, ModelNotFound
@@ -203,7 +204,7 @@ class Fleet:
             for name, card in member.cards.items():
                 cards[name] = _lesser(cards[name], card) if name in cards else card
         stand_ins = {alias: cards[model] for alias, model in self.aliases.items() if model in cards}
-        named = {alias: ModelCard(alias, card.context_length, card.owned_by) for alias, card in stand_ins.items()}
+        named = {alias: replace(card, id=alias) for alias, card in stand_ins.items()}
         self._cards = cards | named
         self.changed.set()
         self._lines = {}

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from backends import registry
 from backends.base import Backend, Load, ModelCard
@@ -57,7 +58,7 @@ class Member:
             wanted = {public: own for public, own in wanted.items() if own in found}
         self.names = wanted
         known = {public: found.get(own, ModelCard(public)) for public, own in wanted.items()}
-        self.cards = {public: ModelCard(public, card.context_length, card.owned_by) for public, card in known.items()}
+        self.cards = {public: replace(card, id=public) for public, card in known.items()}
 
     def reaches_as(self, other: BackendSettings) -> bool:
         """Whether these settings mean the same engine, spoken to in the same way."""

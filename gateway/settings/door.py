@@ -159,6 +159,26 @@ class Settings(BaseModel):
     )
     batch_parallel: int = Field(8, ge=1, le=1000, description="Lines of one batch that are asked at once.")
 
+    chat_storage: Literal["server", "browser"] = Field(
+        "server", description="Where the chat's conversations are kept; browser: the gateway keeps none."
+    )
+    chat_retention_days: float = Field(
+        90.0, gt=0, le=3650, description="A conversation that is not used for so long is forgotten."
+    )
+    chat_unread_minutes: float = Field(
+        10.0, gt=0, le=1440, description="An answer of the chat goes on for so long while nobody reads it."
+    )
+    chat_max_conversations: int = Field(500, ge=1, le=10_000, description="Conversations of one person.")
+    chat_max_messages: int = Field(
+        1000, ge=2, le=10_000, description="Messages of one conversation, branches included."
+    )
+    chat_max_conversation_bytes: int = Field(
+        2 * 1024 * 1024, ge=4096, le=64 * 1024 * 1024, description="Messages of one conversation, as they are kept."
+    )
+    chat_max_message_bytes: int = Field(
+        256 * 1024, ge=1024, le=16 * 1024 * 1024, description="One message that somebody writes, files included."
+    )
+
     body_timeout: float = Field(60.0, gt=0, description="Seconds for a request body to arrive; past it 408.")
     first_token_timeout: float = Field(
         300.0, gt=0, description="Seconds from dispatch to the first token; past it 504."

@@ -52,6 +52,9 @@ class BackendSettings(BaseModel):
     models: Annotated[dict[ModelName, ModelName] | None, BeforeValidator(_named)] = Field(
         None, description="What people call a model: what this engine calls it. A list, or all, keep their names."
     )
+    descriptions: dict[ModelName, Annotated[str, Field(max_length=500)]] = Field(
+        default_factory=dict, description="What a model, as people call it, is good for: the chat shows it."
+    )
     max_concurrency: int | None = Field(
         None, ge=1, le=MAX_CONCURRENCY, description="Requests in it at once. None: as the setting of all."
     )

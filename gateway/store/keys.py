@@ -150,3 +150,23 @@ def reservation_end(request_id: str) -> str:
 
 def estimate(whom: str, model: str) -> str:
     return f"{TAG}:estimate:{quote(whom, safe=':@')}:{quote(model, safe='/')}"
+
+
+def chats(subject: str) -> str:
+    return f"{TAG}:chats:{subject}"
+
+
+def chat(conversation_id: str) -> str:
+    return f"{TAG}:chat:{conversation_id}"
+
+
+def answer(message_id: str) -> str:
+    return f"{TAG}:answer:{message_id}"
+
+
+def answer_events(message_id: str) -> str:
+    return f"{TAG}:answer-events:{message_id}"
+
+
+def answer_lease(message_id: str) -> str:
+    return f"{TAG}:answer-lease:{message_id}"

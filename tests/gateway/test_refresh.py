@@ -15,10 +15,10 @@ from gateway.errors import Forbidden, ProviderAway
 from gateway.identity import refresh
 from gateway.identity.code_flow import Answer, Refused
 from gateway.identity.refresh import Refresher, Renewed
-from gateway.identity.sealing import Sealer
 from gateway.identity.sessions import Arrival, Session, Sessions, Tokens
 from gateway.store import keys
 from gateway.store.redis import Store
+from gateway.store.sealing import Sealer
 from tests.gateway.conftest import eventually
 
 ISSUER = "https://idp.example"
@@ -69,7 +69,7 @@ async def gateway(redis_url: str, source: FakeSource) -> AsyncIterator[Callable[
 
     def make() -> tuple[Sessions, Refresher]:
         stores.append(Store(redis_url, 1.0))
-        sessions = Sessions(stores[-1], Sealer(b"k" * 32), 3600, 86_400)
+        sessions = Sessions(stores[-1], Sealer(b"k" * 32, "tokens of sessions"), 3600, 86_400)
         refreshers.append(Refresher(stores[-1], sessions, source))
         return sessions, refreshers[-1]
 

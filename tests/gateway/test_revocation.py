@@ -17,13 +17,13 @@ from backends.fake import DONE, FakeBackend, Script, chat_chunk, event
 from gateway.errors import Unauthenticated
 from gateway.identity.records import Key, ServiceAccount, User, user_id
 from gateway.identity.revocation import Revocation
-from gateway.identity.sealing import Sealer
 from gateway.identity.sessions import Arrival, Sessions
 from gateway.scope import Principal
 from gateway.store.directory import Directory
 from gateway.store.lookup import Lookup
 from gateway.store.records import Records
 from gateway.store.redis import Store
+from gateway.store.sealing import Sealer
 from tests.gateway.conftest import CHAT, RunningDoor, StartDoor, ask, error_of, eventually
 from tests.gateway.test_api_keys import ACTOR, bearer, made
 from tests.gateway.test_behalf import SERVICE
@@ -188,7 +188,7 @@ async def test_news_that_was_lost_is_made_up_for_when_redis_is_back(start_door: 
 
 
 def sessions(store: Store) -> Sessions:
-    return Sessions(store, Sealer(b"0" * 32), 60.0, 60.0)
+    return Sessions(store, Sealer(b"0" * 32, "tokens of sessions"), 60.0, 60.0)
 
 
 @asynccontextmanager

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import redis
 
-from gateway.identity.sealing import Sealer
 from gateway.identity.sessions import Arrival, Session, Sessions, Tokens
 from gateway.store import keys
 from gateway.store.redis import Store
+from gateway.store.sealing import Sealer
 
 SERVER_KEY = b"k" * 32
 TOKENS = Tokens("an-id-token", "a-refresh-token")
@@ -25,7 +25,7 @@ def arrival(user: str = "usr_a", **fields: object) -> Arrival:
 
 @pytest.fixture
 def sessions(store: Store) -> Sessions:
-    return Sessions(store, Sealer(SERVER_KEY), 3600, 86_400)
+    return Sessions(store, Sealer(SERVER_KEY, "tokens of sessions"), 3600, 86_400)
 
 
 async def test_a_session_is_found_by_its_token_and_by_no_other(sessions: Sessions) -> None:
@@ -52,7 +52,7 @@ async def test_sealed_tokens_open_only_in_their_own_session_and_with_their_own_k
     _, mine = await sessions.begin(arrival())
     _, other = await sessions.begin(arrival())
     assert sessions.tokens(msgspec.structs.replace(other, sealed=mine.sealed)) == Tokens()
-    assert Sessions(store, Sealer(b"x" * 32), 60, 60).tokens(mine) == Tokens()
+    assert Sessions(store, Sealer(b"x" * 32, "tokens of sessions"), 60, 60).tokens(mine) == Tokens()
     assert sessions.tokens(msgspec.structs.replace(mine, sealed="not base64!")) == Tokens()
     assert sessions.tokens(msgspec.structs.replace(mine, sealed="AAAA")) == Tokens()
 
@@ -61,14 +61,14 @@ async def test_sealed_tokens_open_only_in_their_own_session_and_with_their_own_k
 async def test_a_session_lives_to_its_idle_or_its_absolute_end(
     store: Store, redis_url: str, idle: float, absolute: float, expected: float
 ) -> None:
-    _, session = await Sessions(store, Sealer(SERVER_KEY), idle, absolute).begin(arrival())
+    _, session = await Sessions(store, Sealer(SERVER_KEY, "tokens of sessions"), idle, absolute).begin(arrival())
     left = redis.Redis.from_url(redis_url).pttl(keys.session(session.id)) / 1000
     assert expected - 5 < left <= expected
 
 
 async def test_use_puts_off_the_idle_end_and_never_the_absolute_one(store: Store, redis_url: str) -> None:
     server = redis.Redis.from_url(redis_url)
-    sessions = Sessions(store, Sealer(SERVER_KEY), 600, 1000)
+    sessions = Sessions(store, Sealer(SERVER_KEY, "tokens of sessions"), 600, 1000)
     _, session = await sessions.begin(arrival())
     earlier = msgspec.structs.replace(session, seen=session.seen - 300)
     assert await sessions.replace(session, earlier)
@@ -140,7 +140,7 @@ async def test_the_end_of_a_session_is_told(sessions: Sessions, redis_url: str) 
 
 
 async def test_a_person_has_a_bounded_number_of_sessions_and_the_oldest_go(store: Store, redis_url: str) -> None:
-    sessions = Sessions(store, Sealer(SERVER_KEY), 60, 3600)
+    sessions = Sessions(store, Sealer(SERVER_KEY, "tokens of sessions"), 60, 3600)
     _, first = await sessions.begin(arrival())
     redis.Redis.from_url(redis_url).zincrby(keys.sessions("user:usr_a"), -10, first.id)
     made = [(await sessions.begin(arrival()))[1].id for _ in range(50)]
@@ -149,7 +149,7 @@ async def test_a_person_has_a_bounded_number_of_sessions_and_the_oldest_go(store
 
 async def test_indexes_do_not_keep_what_ran_out(store: Store, redis_url: str) -> None:
     server = redis.Redis.from_url(redis_url)
-    sessions = Sessions(store, Sealer(SERVER_KEY), 60, 60)
+    sessions = Sessions(store, Sealer(SERVER_KEY, "tokens of sessions"), 60, 60)
     _, gone = await sessions.begin(arrival())
     for index in ("ends", "user:usr_a"):
         server.zadd(keys.sessions(index), {gone.id: 1})

@@ -84,7 +84,7 @@ class Operation:
 
 def _asked(door: Door, request: RequestScope) -> Asked:
     principal = request.known()
-    office = Office(door.directory, door.key_ring, door.sessions)
+    office = Office(door.directory, door.key_ring, door.sessions, door.chat.forgetting.all_of)
     return Asked(office, actor_of(principal, request.client), principal, request.path_value, door)
 
 

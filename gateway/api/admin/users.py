@@ -36,7 +36,7 @@ async def change(asked: Asked, body: UserChange) -> UserShown:
 
 
 async def delete(asked: Asked) -> Deleted:
-    """Delete a user with all keys and sessions; to keep somebody out, disable instead"""
+    """Delete a user with all keys, sessions and conversations; to keep somebody out, disable instead"""
     return await users.delete(asked.office, asked.actor, asked.id)
 
 

@@ -24,6 +24,7 @@ class Office(NamedTuple):
     directory: Directory
     key_ring: KeyRing
     sessions: Sessions
+    forget: Callable[[str], Awaitable[None]]  # what is kept of a person elsewhere, by subject
 
 
 async def records(

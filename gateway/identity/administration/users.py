@@ -49,7 +49,7 @@ async def change(office: Office, actor: Actor, user: str, form: UserChange) -> U
 
 
 async def delete(office: Office, actor: Actor, user: str) -> Deleted:
-    """With their keys and sessions. Whom the provider still signs in comes back as a new user: to keep out, disable."""
+    """With keys, sessions, conversations. Whom the provider still signs in comes back as new: to keep out, disable."""
     refuse_locking_out(actor.subject == user)
     await office.directory.find(User, user)
     owner = f"{User.kind}:{user}"
@@ -58,6 +58,7 @@ async def delete(office: Office, actor: Actor, user: str) -> Deleted:
     await sessions.sign_out(office, actor, user)
     # One that was made in between would open again if this person came back.
     await keys.delete_all_of(office, actor, owner)
+    await office.forget(user)
     return Deleted(id=user, object=User.kind)
 
 

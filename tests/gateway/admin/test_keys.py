@@ -206,7 +206,7 @@ async def test_a_key_made_while_its_owner_is_deleted_does_not_remain(office: Run
             await door.directory.delete(actor, service_accounts.ServiceAccount, "rag")
             return made
 
-    desk = Office(door.directory, Ring(), door.sessions)  # type: ignore[arg-type]
+    desk = Office(door.directory, Ring(), door.sessions, door.chat.forgetting.all_of)  # type: ignore[arg-type]
     with pytest.raises(BadRequest):
         await keys.create(desk, ACTOR, KeyNew(owner="service_account:rag", name="late"))
     assert (await answer(office, "GET", "/keys?owner=service_account:rag"))["data"] == []

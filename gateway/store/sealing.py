@@ -14,10 +14,10 @@ _NONCE_BYTES = 12
 
 
 class Sealer:
-    """AES-256-GCM under a key that is derived from the server's and serves nothing else."""
+    """AES-256-GCM under a key that is derived from the server's and serves one `purpose` alone."""
 
-    def __init__(self, server_key: bytes) -> None:
-        derived = HKDF(SHA256(), 32, salt=None, info=b"sekisho: tokens of sessions").derive(server_key)
+    def __init__(self, server_key: bytes, purpose: str) -> None:
+        derived = HKDF(SHA256(), 32, salt=None, info=f"sekisho: {purpose}".encode()).derive(server_key)
         self._cipher = AESGCM(derived)
 
     def seal(self, plain: bytes, place: str) -> str:

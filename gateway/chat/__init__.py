@@ -1,0 +1,1 @@
+"""The employees' chat: conversations that are kept, answers that go on while nobody looks, shared templates."""
