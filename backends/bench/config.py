@@ -30,7 +30,6 @@ class BenchConfig:
     input_tokens: int = 128  # as the server counts them, chat template included; sharegpt-like: their mean
     output_tokens: int = 128  # sharegpt-like: their mean; custom: of lines that name none
     shared_prefix_tokens: int = 0  # of the input, the same in every request; rag: of an instruction
-    length_sigma: float = 1.0  # of sharegpt-like: standard deviation of a length's logarithm
     num_prefixes: int = 4  # of rag: instructions
     documents_per_prefix: int = 8  # of rag
     document_tokens: int = 0  # of rag, and of the input
@@ -92,7 +91,6 @@ def _dataset_checks(config: BenchConfig) -> list[Check]:
         _at_least(1, "num_prefixes", config.num_prefixes),
         _at_least(1, "documents_per_prefix", config.documents_per_prefix),
         _at_least(1, "num_turns", config.num_turns),
-        (0 <= config.length_sigma <= 3, "length_sigma", config.length_sigma, "0 to 3"),
     ]
 
 

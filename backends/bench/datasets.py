@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from backends.bench.config import BenchConfig
+from backends.bench.lengths import ANSWERS, PROMPTS
 from backends.bench.log import read_log
 from backends.bench.prompts import Scale, prompt, words
 
 Message = dict[str, Any]  # role and content, as the API has them
-
-# No length is drawn above so many means: the context that a run needs is known before it, for 2 % of the mean.
-LONGEST = 8
 
 
 class Turn(NamedTuple):
@@ -32,8 +29,14 @@ class Conversation(NamedTuple):
 
 
 def conversations(config: BenchConfig, scale: Scale) -> list[Conversation]:
-    """Those of a run: `config.num_requests` turns in all, or fewer where a file holds fewer. BenchError: a bad file."""
+    """Those of a run: `config.num_requests` turns in all, fewer where a log that is replayed holds fewer. BenchError: a
+    bad file."""
     return _BY_NAME[config.dataset_name](config, scale)
+
+
+def usual_lengths(dataset_name: str) -> tuple[int, int]:
+    """Tokens of a prompt and of an answer, where nobody says how many."""
+    return (round(PROMPTS.mean), round(ANSWERS.mean)) if dataset_name == "sharegpt-like" else (128, 128)
 
 
 def user(text: str) -> Message:
@@ -49,18 +52,13 @@ def _fixed(config: BenchConfig, scale: Scale) -> list[Conversation]:
 
 
 def _sharegpt_like(config: BenchConfig, scale: Scale) -> list[Conversation]:
-    """Lengths of prompts and answers are lognormal, each around its mean: most are short, a few very long."""
+    """Lengths of prompts and answers spread as those that people shared, each around its mean."""
     rng = random.Random(f"{config.seed}/lengths")
-
-    def drawn(mean: int) -> int:
-        sigma = config.length_sigma
-        length = rng.lognormvariate(math.log(mean) - sigma**2 / 2, sigma)
-        return max(1, min(round(length), LONGEST * mean))
-
-    return [
-        _single(_prompt(config, scale, index, drawn(config.input_tokens)), drawn(config.output_tokens))
-        for index in range(config.num_requests)
+    lengths = [
+        (PROMPTS.drawn(rng, config.input_tokens), ANSWERS.drawn(rng, config.output_tokens))
+        for _ in range(config.num_requests)
     ]
+    return [_single(_prompt(config, scale, index, asked), answered) for index, (asked, answered) in enumerate(lengths)]
 
 
 def _rag(config: BenchConfig, scale: Scale) -> list[Conversation]:
@@ -91,13 +89,22 @@ def _multi_turn(config: BenchConfig, scale: Scale) -> list[Conversation]:
 
 
 def _custom(config: BenchConfig, scale: Scale) -> list[Conversation]:
+    """Where the file is too short, lines of it are drawn again, as vLLM does; not where it is replayed."""
+    lines = read_log(config.dataset_path or "")[: config.num_requests]
+    missing = 0 if config.replay_speed is not None else config.num_requests - len(lines)
+    lines += random.Random(f"{config.seed}/again").choices(lines, k=missing)
     made = []
-    for index, line in enumerate(read_log(config.dataset_path or "")[: config.num_requests]):
+    for index, line in enumerate(lines):
         text = line.prompt if line.input_tokens is None else _prompt(config, scale, index, line.input_tokens)
         messages = tuple(line.messages or [user(text or "")])
         turn = Turn(messages, line.max_tokens or line.output_tokens or config.output_tokens)
         made.append(Conversation((turn,), line.at))
     return made
+
+
+def repeated(asked: Sequence[Conversation]) -> int:
+    """How many of them say what one before them said: a prefix cache knows them."""
+    return len(asked) - len({repr([turn.messages for turn in one.turns]) for one in asked})
 
 
 def _prompt(config: BenchConfig, scale: Scale, index: int, tokens: int | None = None) -> str:

@@ -44,6 +44,7 @@ class Report:
     samples: tuple[Sample, ...]
     strain: Strain = field(default_factory=Strain)  # of the load generator
     server: ServerLog = field(default_factory=ServerLog)
+    repeated: int = 0  # requests that said what one before them said
 
     @property
     def request_throughput(self) -> float:
@@ -86,7 +87,9 @@ def make_report(
     date: str,
     samples: list[Sample],
     strain: Strain | None = None,
+    *,
     server: ServerLog | None = None,
+    repeated: int = 0,
 ) -> Report:
     done = [sample for sample in samples if not sample.error]
     start = min((sample.sent for sample in samples), default=0.0)
@@ -115,6 +118,7 @@ def make_report(
         samples=tuple(samples),
         strain=strain or Strain(),
         server=server or ServerLog(),
+        repeated=repeated,
     )
 
 
@@ -174,6 +178,8 @@ def _remarks(report: Report) -> list[str]:
     remarks = [f"{count} x {error}" for error, count in list(report.errors.items())[:5]]
     if not report.counted_by_server:
         remarks.append("The server sent no usage: pieces of text were counted as tokens.")
+    if report.repeated:
+        remarks.append(f"{report.repeated} requests repeat another: a server that caches prefixes knows them.")
     if report.server.absent:
         remarks.append(f"KV use, running, waiting and preempted are not known: {report.server.absent}.")
     if bottlenecks := report.strain.bottlenecks:
@@ -192,6 +198,7 @@ def _facts(report: Report) -> dict[str, Any]:
         "backend": config.endpoint,
         "model_id": report.model,
         "dataset_name": config.dataset_name,
+        "repeated_prompts": report.repeated,
         "num_prompts": report.completed + report.failed,
         "request_rate": "inf" if math.isinf(config.request_rate) else config.request_rate,
         "burstiness": "inf" if math.isinf(config.burstiness) else config.burstiness,

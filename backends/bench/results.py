@@ -24,6 +24,7 @@ class _Kept(TypedDict, total=False):
 
     completed: int
     failed: int
+    repeated_prompts: int
     output_throughput: float
     median_tpot_ms: float
     input_lens: list[int]

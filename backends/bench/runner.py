@@ -15,7 +15,7 @@ import uvloop
 from backends.bench.arrivals import arrivals
 from backends.bench.client import Client, Sample
 from backends.bench.config import BenchConfig, BenchError, validate
-from backends.bench.datasets import Conversation, Message, conversations, user
+from backends.bench.datasets import Conversation, Message, conversations, repeated, user
 from backends.bench.prompts import Scale, fitted, prompt
 from backends.bench.report import Report, make_report
 from backends.bench.strain import StrainGauge
@@ -70,7 +70,7 @@ async def measure(config: BenchConfig, on_progress: OnProgress | None = None) ->
         schedule = list(zip(asked, times, strict=True))
         async with ServerWatch(config) as watch, StrainGauge() as gauge:
             samples = await _send_all(client, config, model, schedule, gauge, on_progress)
-    return make_report(config, model, date, samples, gauge.read(), watch.read())
+    return make_report(config, model, date, samples, strain=gauge.read(), server=watch.read(), repeated=repeated(asked))
 
 
 def _warmups(config: BenchConfig, scale: Scale) -> list[str]:

@@ -69,13 +69,18 @@ def serve(
     dataset_path: Annotated[str | None, _dataset("Of custom: a JSONL with prompt or messages in a line.")] = None,
     num_requests: Annotated[int, _dataset("How many requests to send.")] = 100,
     input_tokens: Annotated[
-        int, _dataset("Length of a prompt, as the server counts it. sharegpt-like: mean; multi-turn: of each turn.")
-    ] = 128,
-    output_tokens: Annotated[int, _dataset("Length of an answer. sharegpt-like: mean.")] = 128,
+        int | None,
+        _dataset(
+            "Length of a prompt, as the server counts it. sharegpt-like: mean; multi-turn: of each turn. "
+            "[default: 128; sharegpt-like: 212]"
+        ),
+    ] = None,
+    output_tokens: Annotated[
+        int | None, _dataset("Length of an answer. sharegpt-like: mean. [default: 128; sharegpt-like: 468]")
+    ] = None,
     shared_prefix_tokens: Annotated[
         int, _dataset("Of the prompt, the same in every request. rag: of an instruction.")
     ] = 0,
-    length_sigma: Annotated[float, _dataset("Of sharegpt-like: spread of the lengths' logarithm.")] = 1.0,
     num_prefixes: Annotated[int, _dataset("Of rag: instructions.")] = 4,
     documents_per_prefix: Annotated[int, _dataset("Of rag: documents of an instruction.")] = 8,
     document_tokens: Annotated[int, _dataset("Of rag: of the prompt, after the instruction.")] = 0,
@@ -105,9 +110,10 @@ def serve(
     ] = None,
 ) -> None:
     """Send requests to an OpenAI-compatible server; print latencies, throughput and goodput, or ratios of several."""
-    from backends.bench import BenchConfig, BenchError, Comparison, parse_goodput
+    from backends.bench import BenchConfig, BenchError, Comparison, parse_goodput, usual_lengths
 
     refuse_unwritable(output=output, html=html, csv=csv)
+    usual_input, usual_output = usual_lengths(dataset_name)
     try:
         config = BenchConfig(
             url=url,
@@ -118,10 +124,9 @@ def serve(
             dataset_name=dataset_name,
             dataset_path=dataset_path,
             num_requests=num_requests,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
+            input_tokens=usual_input if input_tokens is None else input_tokens,
+            output_tokens=usual_output if output_tokens is None else output_tokens,
             shared_prefix_tokens=shared_prefix_tokens,
-            length_sigma=length_sigma,
             num_prefixes=num_prefixes,
             documents_per_prefix=documents_per_prefix,
             document_tokens=document_tokens,
@@ -152,6 +157,8 @@ def serve(
         note(f"Written to {output}")
     runs = result.named() if isinstance(result, Comparison) else {result.model: result}
     write_pages({name: one.to_dict(detailed=True) for name, one in runs.items()}, html, csv)
+    if isinstance(result, Comparison) and result.ended:
+        raise CliError("the comparison ended before its time; what was measured is above")
 
 
 def _others(

@@ -23,7 +23,7 @@ async def invoke(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     "flags",
     [
-        ("--dataset-name", "sharegpt-like", "--length-sigma", "0.5"),
+        ("--dataset-name", "sharegpt-like", "--seed", "3"),
         ("--dataset-name", "multi-turn", "--num-turns", "2", "--concurrency", "1"),
         ("--dataset-name", "rag", "--shared-prefix-tokens", "9", "--document-tokens", "9", "--num-prefixes", "1"),
         ("--burst-size", "2", "--request-rate", "200", "--burstiness", "2"),
@@ -71,6 +71,16 @@ async def test_a_baseline_is_measured_in_turn_with_a_model_and_a_key_of_its_own(
     assert f"B2 {b}" in page.read_text("utf-8")
     assert {headers["authorization"] for headers in ours.headers} == {"bearer sk-a"}
     assert not any("authorization" in headers for headers in theirs.headers)
+
+
+async def test_a_baseline_that_is_away_ends_the_comparison_and_what_was_measured_is_kept(tmp_path: Path) -> None:
+    made = tmp_path / "figures.json"
+    async with serving(tmp_path / "s", Script()) as url:
+        result = await invoke("--url", url, "--baseline", f"unix:{tmp_path}/away", *SMALL, "--output", str(made))
+    assert isinstance(result.exception, CliError)
+    assert "ended before its time" in str(result.exception)
+    assert f"It ended in round 1 of 2, at unix:{tmp_path}/away: no server answers" in result.stdout
+    assert [run["target"] for run in json.loads(made.read_text())["runs"]] == [url]
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,11 @@ def _remarks(runs: Runs) -> str:
 
 def _doubts(result: Result) -> list[str]:
     doubts = [f"{count} × {escape(str(error))}" for error, count in (result.get("error_counts") or {}).items()]
+    if repeated := result.get("repeated_prompts"):
+        known = "同じプロンプトの繰り返しは、プレフィックスキャッシュに残っています。"
+        doubts.append(
+            f"{repeated} requests repeat another: a server that caches prefixes knows them. {japanese(known)}"
+        )
     if absent := result.get("server_metrics_absent"):
         unknown = "サーバーの KV 使用率や待ち行列は分かりません。"
         doubts.append(f"KV use, running, waiting and preempted are not known: {escape(absent)}. {japanese(unknown)}")

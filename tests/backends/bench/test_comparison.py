@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.bench import BenchConfig, Report, compare, measure
+from backends.bench import BenchConfig, BenchError, Report, compare, measure
 from backends.bench.arrivals import arrivals
 from backends.bench.client import Sample
 from backends.bench.datasets import conversations
@@ -64,6 +64,45 @@ def test_the_first_is_compared_with_each_of_the_others() -> None:
     seconds = {"http://a": 1.0, "http://b": 2.0, "http://c": 4.0}
     made = compare([A, B, replace(A, url="http://c")], 1, lambda config: report_of(config, seconds[config.url]))
     assert [one["output_throughput"]["median"] for one in made.to_dict()["ratios"]] == pytest.approx([2, 4])
+
+
+def test_a_server_that_goes_away_ends_it_and_what_was_measured_is_kept() -> None:
+    left = {"http://a": 3, "http://b": 1}
+
+    def run(config: BenchConfig) -> Report:
+        left[config.url] -= 1
+        if left[config.url] < 0:
+            raise BenchError(f"no server answers at {config.url}")
+        return report_of(config, 1)
+
+    made = compare([A, B], 3, run)
+    assert made.ended == "It ended in round 2 of 3, at http://b: no server answers at http://b"
+    assert [len(reports) for reports in made.rounds] == [2, 1]
+    assert list(made.named()) == ["A1 http://a", "B1 http://b", "A2 http://a"]
+    assert made.ratio("output_throughput", 1) == pytest.approx((1, 1, 1))
+    assert made.to_text().endswith(made.ended)
+    written = json.loads(json.dumps(made.to_dict()))
+    assert written["ended"] == made.ended
+    assert [(run["round"], run["target"]) for run in written["runs"]] == [
+        (1, "http://a"),
+        (1, "http://b"),
+        (2, "http://a"),
+    ]
+
+
+def test_one_that_never_came_is_a_dash_and_the_first_that_never_came_a_fault() -> None:
+    def run(config: BenchConfig) -> Report:
+        if config.url == gone:
+            raise BenchError("no server answers")
+        return report_of(config, 1)
+
+    gone = B.url
+    made = compare([A, B], 2, run)
+    assert (made.figure("failed", 1), made.ratio("output_throughput", 1)) == (None, None)
+    assert "output_throughput              10.00           -" in made.to_text()
+    gone = A.url
+    with pytest.raises(BenchError, match="no server answers"):
+        compare([A, B], 2, run)
 
 
 def test_a_generator_that_was_the_bottleneck_is_told() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import pytest
 
-from backends.bench import BenchConfig, BenchError, measure, validate
-from backends.bench.datasets import LONGEST, Conversation, conversations
+from backends.bench import BenchConfig, BenchError, measure, usual_lengths, validate
+from backends.bench.datasets import Conversation, conversations, repeated
+from backends.bench.lengths import ANSWERS, LONGEST, PROMPTS, Spread
+from backends.bench.pages import html_page
 from backends.bench.prompts import Scale
+from backends.bench.stats import percentile
 from tests.backends.bench.server import Script, serving
 
 ONE_WORD_A_TOKEN = Scale()
@@ -45,19 +49,35 @@ def test_fixed_lengths_are_fixed() -> None:
     assert answers(asked) == [7, 7, 7]
 
 
-def test_lengths_like_sharegpts_spread_around_their_means() -> None:
+def test_lengths_like_sharegpts_spread_around_the_means_asked_for() -> None:
     asked = made(dataset_name="sharegpt-like", num_requests=4000, input_tokens=160, output_tokens=300)
-    for lengths, wanted in ((list(map(len, prompts(asked))), 160), (answers(asked), 300)):
+    for lengths, wanted, middle in (
+        (list(map(len, prompts(asked))), 160, 160 * 64 / 212),
+        (answers(asked), 300, 300 * 471 / 468),
+    ):
         assert mean(lengths) == pytest.approx(wanted, rel=0.1)
-        assert median(lengths) == pytest.approx(wanted * 0.607, rel=0.1)  # exp(-sigma^2 / 2)
+        assert median(lengths) == pytest.approx(middle, rel=0.1)
         assert min(lengths) >= 1
-        assert wanted * 4 < max(lengths) <= wanted * LONGEST
+        assert max(lengths) <= wanted * LONGEST
 
 
-def test_a_sigma_of_zero_is_no_spread() -> None:
-    asked = made(dataset_name="sharegpt-like", num_requests=3, length_sigma=0.0, input_tokens=40, output_tokens=9)
-    assert {len(text) for text in prompts(asked)} == {40}
-    assert answers(asked) == [9, 9, 9]
+@pytest.mark.parametrize(
+    ("spread", "percentiles"),
+    [(PROMPTS, {10: 16, 50: 64, 80: 262, 90: 600, 95: 1089}), (ANSWERS, {10: 67, 50: 471, 90: 871, 99: 1003})],
+)
+def test_at_its_own_mean_a_spread_has_the_percentiles_that_were_published(
+    spread: Spread, percentiles: dict[float, float]
+) -> None:
+    rng = random.Random(3)
+    drawn = sorted(spread.drawn(rng, spread.mean) for _ in range(20_000))
+    assert mean(drawn) == pytest.approx(spread.mean, rel=0.03)
+    for percent, length in percentiles.items():
+        assert percentile(drawn, percent) == pytest.approx(length, rel=0.06)
+
+
+def test_without_lengths_those_of_the_people_are_asked_for() -> None:
+    assert usual_lengths("sharegpt-like") == (212, 468)
+    assert usual_lengths("rag") == (128, 128)
 
 
 def test_prompts_of_rag_share_an_instruction_or_a_document_too() -> None:
@@ -145,7 +165,9 @@ async def test_a_jsonl_is_sent_as_it_stands(tmp_path: Path) -> None:
     )
     script = Script()
     async with serving(tmp_path / "s", script) as url:
-        config = BenchConfig(url=url, dataset_name="custom", dataset_path=path, output_tokens=4, concurrency=1)
+        config = BenchConfig(
+            url=url, dataset_name="custom", dataset_path=path, num_requests=3, output_tokens=4, concurrency=1
+        )
         report = await measure(config)
     assert [body["max_tokens"] for body in script.bodies[-3:]] == [3, 2, 4]
     assert [body["messages"] for body in script.bodies[-3:]] == [
@@ -154,11 +176,34 @@ async def test_a_jsonl_is_sent_as_it_stands(tmp_path: Path) -> None:
         [{"role": "user", "content": "two"}],
     ]
     assert report.to_dict()["num_prompts"] == 3
+    assert report.to_dict()["repeated_prompts"] == 0
 
 
-def test_a_log_without_texts_has_lengths(tmp_path: Path) -> None:
+def test_a_file_that_is_too_short_is_drawn_from_again_unless_it_is_replayed(tmp_path: Path) -> None:
+    path = written(tmp_path, *({"prompt": name, "timestamp": index} for index, name in enumerate("abc")))
+    asked = made(dataset_name="custom", dataset_path=path, num_requests=40)
+    texts = [text for (text,) in prompts(asked)]
+    assert texts[:3] == ["a", "b", "c"]
+    assert len(texts) == 40
+    assert set(texts[3:]) == {"a", "b", "c"}, "each as likely as another"
+    assert asked == made(dataset_name="custom", dataset_path=path, num_requests=40)
+    assert repeated(asked) == 37
+    assert len(made(dataset_name="custom", dataset_path=path, num_requests=40, replay_speed=1.0)) == 3
+
+
+async def test_a_run_that_repeats_itself_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path, {"prompt": "one"}, {"prompt": "two"})
+    async with serving(tmp_path / "s", Script()) as url:
+        report = await measure(BenchConfig(url=url, dataset_name="custom", dataset_path=path, num_requests=5))
+    assert report.to_dict()["repeated_prompts"] == 3
+    assert "3 requests repeat another" in report.to_text()
+    assert "3 requests repeat another" in html_page({"a run": report.to_dict()})
+
+
+def test_a_log_without_texts_has_lengths_and_a_new_text_each_time(tmp_path: Path) -> None:
     path = written(tmp_path, {"input_tokens": 30, "max_tokens": 3}, {"input_tokens": 5})
-    asked = made(dataset_name="custom", dataset_path=path)
+    assert repeated(made(dataset_name="custom", dataset_path=path, num_requests=50)) == 0
+    asked = made(dataset_name="custom", dataset_path=path, num_requests=2)
     assert [len(text) for text in prompts(asked)] == [30, 5]
     assert len(made(dataset_name="custom", dataset_path=path, num_requests=1)) == 1
 
@@ -167,7 +212,7 @@ def test_timestamps_in_seconds_or_iso_8601_order_a_log(tmp_path: Path) -> None:
     iso = ["2026-01-01T09:00:02Z", "2026-01-01T10:00:00.5+01:00", "2026-01-01T09:00:00Z"]
     for times in (iso, [102, 100.5, 100]):
         path = written(tmp_path, *({"prompt": f"{index}", "timestamp": time} for index, time in enumerate(times)))
-        asked = made(dataset_name="custom", dataset_path=path)
+        asked = made(dataset_name="custom", dataset_path=path, num_requests=3)
         assert [one.at for one in asked] == pytest.approx([0, 0.5, 2])
         assert prompts(asked) == [["2"], ["1"], ["0"]]
 
