@@ -28,6 +28,7 @@ class Sample:
     cached_tokens: int = 0
     counted_by_server: bool = False
     error: str = ""
+    queued: float = 0.0  # seconds that it waited here for a place before it was sent
     text: list[str] | None = None  # the answer's pieces, where they are kept
 
     @property

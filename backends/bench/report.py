@@ -15,10 +15,12 @@ from backends.bench.watch import ServerLog
 
 _WIDTH = 50
 _SPREADS = (
-    ("ttft", "Time to First Token"),
-    ("tpot", "Time per Output Token (excl. 1st token)"),
-    ("itl", "Inter-token Latency"),
-    ("e2el", "End-to-end Latency"),
+    ("ttft", "TTFT", "Time to First Token"),
+    ("tpot", "TPOT", "Time per Output Token (excl. 1st token)"),
+    ("itl", "ITL", "Inter-token Latency"),
+    ("e2el", "E2EL", "End-to-end Latency"),
+    ("client_queue_time", "Client Queue Time", "Client-side Queueing"),
+    ("e2el_including_client_queue", "E2EL incl. Client Queue", "Queue-inclusive End-to-end Latency"),
 )
 
 
@@ -72,8 +74,9 @@ class Report:
 
     def to_text(self) -> str:
         lines = [_title(" Serving Benchmark Result ", "="), *_rows(self)]
-        for name, title in _SPREADS:
-            lines += [_title(title, "-"), *_spread_rows(name.upper(), self.spreads[name])]
+        for name, short, title in _SPREADS:
+            if name in self.spreads:
+                lines += [_title(title, "-"), *_spread_rows(short, self.spreads[name])]
         return "\n".join([*lines, "=" * _WIDTH, *_remarks(self)])
 
     def to_dict(self, *, detailed: bool = False) -> dict[str, Any]:
@@ -109,17 +112,27 @@ def make_report(
         good=sum(meets(sample, config.goodput) for sample in done),
         peak_output_tok_s=peak_token_rate(done, start),
         peak_concurrency=peak_concurrency(done),
-        spreads={
-            "ttft": _milliseconds([sample.ttft for sample in done]),
-            "tpot": _milliseconds([sample.tpot for sample in done if sample.output_tokens > 1]),
-            "itl": _milliseconds(inter_token_gaps(done)),
-            "e2el": _milliseconds([sample.e2e for sample in done]),
-        },
+        spreads=_spreads(config, done),
         samples=tuple(samples),
         strain=strain or Strain(),
         server=server or ServerLog(),
         repeated=repeated,
     )
+
+
+def _spreads(config: BenchConfig, done: list[Sample]) -> dict[str, Spread]:
+    """What is waited for here is told where there is a limit to wait for, and added where people come in their time."""
+    seconds = {
+        "ttft": [sample.ttft for sample in done],
+        "tpot": [sample.tpot for sample in done if sample.output_tokens > 1],
+        "itl": inter_token_gaps(done),
+        "e2el": [sample.e2e for sample in done],
+    }
+    if config.concurrency is not None:
+        seconds["client_queue_time"] = [sample.queued for sample in done]
+        if not math.isinf(config.request_rate):
+            seconds["e2el_including_client_queue"] = [sample.queued + sample.e2e for sample in done]
+    return {name: _milliseconds(values) for name, values in seconds.items()}
 
 
 def _milliseconds(seconds: list[float]) -> Spread:
@@ -243,6 +256,8 @@ def _details(report: Report) -> dict[str, Any]:
         "input_lens": [sample.prompt_tokens for sample in samples],
         "output_lens": [sample.output_tokens for sample in samples],
         "ttfts": [sample.ttft if sample.text_times else None for sample in samples],
+        "latencies": [sample.e2e if sample.text_times else None for sample in samples],
+        "queue_times": [sample.queued for sample in samples],
         "itls": [inter_token_gaps([sample]) for sample in samples],
         "start_times": [sample.sent - first for sample in samples],
         "errors": [sample.error for sample in samples],

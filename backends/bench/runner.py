@@ -114,8 +114,12 @@ async def _send_all(
         if at > 0:
             await asyncio.sleep(start + at - time.perf_counter())
             gauge.note_send(time.perf_counter() - start - at)
+        came = time.perf_counter()
         async with gate:
-            return await _converse(client, model, conversation, progress, on_progress)
+            queued = time.perf_counter() - came
+            samples = await _converse(client, model, conversation, progress, on_progress)
+        samples[0].queued = queued
+        return samples
 
     held = await _gather([converse(one, at) for one, at in asked])
     return [sample for samples in held for sample in samples]

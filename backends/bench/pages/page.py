@@ -45,12 +45,12 @@ def _table(runs: Runs) -> str:
 
 def _row(row: Row, runs: Runs) -> str:
     head = f"{row.english} {japanese(row.japanese)}".rstrip()
-    if not row.field:
-        columns = len(runs) + 1 + (len(runs) == 2)
-        return f'<tr class="group"><th scope="rowgroup" colspan="{columns}">{head}</th></tr>'
     values = [result.get(row.field) for result in runs.values()]
     if all(value is None for value in values):
         return ""
+    if row.heads:
+        columns = len(runs) + 1 + (len(runs) == 2)
+        return f'<tr class="group"><th scope="rowgroup" colspan="{columns}">{head}</th></tr>'
     cells = [shown(value) for value in values] + ([_ratio(*values)] if len(values) == 2 else [])
     return f'<tr><th scope="row">{head}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
 

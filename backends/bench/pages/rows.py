@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-    """One without a field heads a group."""
+    """One that heads a group stands there where its field has a figure, and shows none."""
 
     field: str
     english: str
     japanese: str
+    heads: bool = False
 
 
 _SPREADS = (
@@ -18,6 +19,8 @@ _SPREADS = (
     ("tpot", "Time per output token after the first (ms)", "2 個目以降の出力トークンあたりの時間"),
     ("itl", "Inter-token latency (ms)", "トークン間の時間"),
     ("e2el", "End-to-end latency (ms)", "応答が終わるまでの時間"),
+    ("client_queue_time", "Waiting for a place in the load generator (ms)", "負荷生成側での順番待ち"),
+    ("e2el_including_client_queue", "End-to-end latency with that wait (ms)", "順番待ちを含む応答時間"),
 )
 _STATISTICS = (("mean", "Mean", "平均"), ("median", "Median", "中央値"), ("p95", "P95", ""), ("p99", "P99", ""))
 
@@ -46,7 +49,7 @@ ROWS = (
         row
         for name, english, japanese in _SPREADS
         for row in (
-            Row("", english, japanese),
+            Row(f"mean_{name}_ms", english, japanese, heads=True),
             *(Row(f"{key}_{name}_ms", here, there) for key, here, there in _STATISTICS),
         )
     ),

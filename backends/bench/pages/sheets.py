@@ -9,7 +9,17 @@ from typing import Any
 
 from backends.bench.pages.figures import Result, requests
 
-_DETAILS = {"input_lens", "output_lens", "ttfts", "itls", "start_times", "errors", "error_counts"}
+_DETAILS = {
+    "input_lens",
+    "output_lens",
+    "ttfts",
+    "itls",
+    "start_times",
+    "latencies",
+    "queue_times",
+    "errors",
+    "error_counts",
+}
 
 
 def requests_csv(runs: Mapping[str, Result]) -> str:
@@ -39,15 +49,15 @@ def server_csv(runs: Mapping[str, Result]) -> str:
 
 def summary_csv(runs: Mapping[str, Result]) -> str:
     """A column for each figure that any run has, by the name it has in JSON."""
-    names = [name for result in runs.values() for name, value in result.items() if _is_figure(name, value)]
+    names = [name for result in runs.values() for name, value in result.items() if _is_figure(value)]
     columns = list(dict.fromkeys(names))
     return _sheet(
         ["run", *columns], ([name, *(result.get(column) for column in columns)] for name, result in runs.items())
     )
 
 
-def _is_figure(name: str, value: object) -> bool:
-    return name not in _DETAILS and not isinstance(value, (list, tuple, Mapping))
+def _is_figure(value: object) -> bool:
+    return not isinstance(value, (list, tuple, Mapping))
 
 
 def _sheet(head: Iterable[str], lines: Iterable[Iterable[Any]]) -> str:

@@ -29,6 +29,13 @@ async def test_times_are_measured_from_the_send(tmp_path: Path) -> None:
     assert report.peak_concurrency == 2
 
 
+async def test_waiting_for_a_place_is_measured_and_is_no_part_of_other_figures(tmp_path: Path) -> None:
+    report = await run(tmp_path, Script(first_token_s=0.05), concurrency=1, num_requests=3)
+    first, second, third = sorted(report.to_dict(detailed=True)["queue_times"])
+    assert first < 0.05 <= second <= third - 0.05
+    assert report.spreads["e2el"].median < report.spreads["client_queue_time"].p95
+
+
 async def test_the_first_token_is_text_and_not_the_roles_chunk(tmp_path: Path) -> None:
     report = await run(tmp_path, Script(role_first_s=0.0, first_token_s=0.1), concurrency=6)
     assert report.spreads["ttft"].median >= 100
