@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Backend
+from backends.telemetry import lines
 from gateway import routes
 from gateway.admission import queue_class
 from gateway.api.chat.answers import into
@@ -26,7 +27,7 @@ from gateway.building import build
 from gateway.chat.sink import Gathering
 from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError, StoreAway
 from gateway.identity import access
-from gateway.identity.addresses import Network, client_address
+from gateway.identity.addresses import Network, client_address, is_allowed
 from gateway.identity.api_keys import local_admin
 from gateway.identity.records import Key, User
 from gateway.identity.server_key import WrongServerKey, check_server_key, load_server_key
@@ -36,6 +37,7 @@ from gateway.settings import Settings
 from gateway.store.directory import Actor
 from gateway.telemetry import logs
 from gateway.telemetry.port import MetricsPort
+from gateway.telemetry.tracing import Traces
 
 log = logging.getLogger("sekisho.app")
 
@@ -57,6 +59,7 @@ class App:
         self._reload = Reload(file, settings, read, self._take_over) if file and read else None
         self._bootstrap: asyncio.Task[None] | None = None
         self.metrics_port: MetricsPort | None = None
+        self.traces = Traces(settings, is_allowed)
         self._proxies = [ip_network(network, strict=False) for network in settings.trusted_proxies]
         self.door: Door | None = None
 
@@ -80,6 +83,12 @@ class App:
 
     async def _handle(self, request: RequestScope, answer: Callable[[], Awaitable[None]] | None = None) -> None:
         """The outermost stage: whatever happens inside, one answer with a request id, one line in the log."""
+        if request.path not in routes.PROBES:
+            request.span = self.traces.begin(request)
+        with lines.about(request.request_id, request.span.trace_id):
+            await self._finish(request)
+
+    async def _finish(self, request: RequestScope) -> None:
         level = logging.INFO
         try:
             await (answer() if answer else self._answer(request))
@@ -95,6 +104,7 @@ class App:
             await _refuse(request, InternalError())
         finally:
             self._note(request, level)
+            self.traces.end(request)
 
     async def _answer(self, request: RequestScope) -> None:
         door = self._opened()
@@ -102,7 +112,8 @@ class App:
         route, request.path_value = routes.find(request.method, request.path)
         request.route = route.path
         if route.path not in routes.PUBLIC_PATHS:
-            request.principal = request.principal or await door.pipeline.authenticate(request)
+            with request.span.child("authenticate"):
+                request.principal = request.principal or await door.pipeline.authenticate(request)
             # Above this line runs for anyone; below it only for a known principal, public paths excepted.
             access.check_route(request.principal, route.endpoint, route.role)
         await route.handler(door, request)
@@ -189,6 +200,7 @@ class App:
         await door.uses.aclose()
         await door.fleet.aclose()
         await door.store.aclose()
+        await self.traces.aclose()
 
     async def _take_over(self, settings: Settings) -> None:
         await self._opened().fleet.apply(settings.engines, settings.aliases)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
 
 from backends.base import Fields, Upstream
 from backends.errors import BackendError, Rejected, TimedOut, Unreachable
+from gateway import recording
 from gateway.admission import Admission, queue_class
 from gateway.errors import ClientGone, DoorError, EngineAway, EngineSilent, ModelNotFound, from_backend
 from gateway.overflow import Overflow
@@ -31,6 +33,7 @@ from gateway.streaming.pump import pump
 from gateway.streaming.relay import Sink
 from gateway.streaming.watch import Patience
 from gateway.streaming.whole import send_whole, whole
+from gateway.telemetry import gen_ai, logs
 from gateway.telemetry.metrics import Metrics
 
 log = logging.getLogger("sekisho.attempts")
@@ -43,7 +46,6 @@ PATHS: dict[Form, str] = {
     "rerank": "/v1/rerank",
 }
 _LARGEST_WHOLE_ANSWER = 256 * 2**20  # 2,048 embeddings of 4,096 numbers, as text
-_TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _RECOVERY_LOOK_SECONDS = 0.05
 
 
@@ -68,6 +70,7 @@ class Attempts:
         self._sink = sink
         self._journey = journey
         self._transcript = Transcript()
+        self._records = request.known().tenant in means.settings.record_prompts_of
         self._failures: list[BackendError] = []
         self._asked: set[str] = set()  # backends
         # What is sent next, and what is changed in the answer to it.
@@ -78,6 +81,13 @@ class Attempts:
 
     async def answer(self) -> None:
         """The whole answer into the sink. Raises a DoorError where no backend can give it."""
+        try:
+            await self._until_answered()
+        finally:
+            if self._records:
+                logs.recorded(self._request, self._recorded())
+
+    async def _until_answered(self) -> None:
         while True:
             try:
                 await self._once()
@@ -111,8 +121,8 @@ class Attempts:
         request.asked_as, request.said_before = again + request.request_id, self._said
         expected = member.speed.seconds(request.prompt_estimate * (1 - believed), running)
         self._meter.on_progress = lambda: self._first_token(member, started, expected)
-        with member.used():
-            upstream = await self._open(member)
+        with self._traced(member, started) as traceparent, member.used():
+            upstream = await self._open(member, traceparent)
             try:
                 await self._read(member, upstream, started)
             finally:
@@ -126,19 +136,19 @@ class Attempts:
         chain = self._journey.wish.chain
         return self._means.fleet.prefixes.warm(chain).get(member.name, 0.0) if chain.links else 0.0
 
-    async def _open(self, member: Member) -> Upstream:
+    async def _open(self, member: Member, traceparent: str) -> Upstream:
         request, seconds = self._request, self._means.settings.first_token_timeout
         body = _body(request, self._fields, member.names[request.model])
         try:
             # An engine may hold its status back until the first token; the same patience covers both.
             async with asyncio.timeout(seconds):
-                return await member.backend.open(PATHS[request.form], body, self._headers())
+                return await member.backend.open(PATHS[request.form], body, self._headers(traceparent))
         except BackendError as error:
             raise from_backend(error) from error
         except TimeoutError:
             raise EngineSilent(f"No token came within {seconds:g} seconds.") from TimedOut("no status")
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self, traceparent: str) -> dict[str, str]:
         """All that engines may be told beside the body; each adapter passes on what its engine understands."""
         request = self._request
         principal = request.known()
@@ -147,8 +157,7 @@ class Attempts:
             "x-sekisho-cache-salt": principal.tenant,
             "x-sekisho-class": queue_class(principal),
         }
-        trace = request.headers.get(b"traceparent", b"")
-        return headers | {"traceparent": trace.decode()} if _TRACE.fullmatch(trace) else headers
+        return headers | {"traceparent": traceparent} if traceparent else headers
 
     async def _read(self, member: Member, upstream: Upstream, started: float) -> None:
         request, settings = self._request, self._means.settings
@@ -173,6 +182,30 @@ class Attempts:
             transcript=self._transcript,
             edit=edit,
         )
+
+    # What is said of it --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _traced(self, member: Member, started: float) -> Iterator[str]:
+        """The attempt's span around it; gives the traceparent for the engine."""
+        request, meter, model = self._request, self._meter, member.names[self._request.model]
+        with request.span.child(f"{gen_ai.OPERATIONS[request.form]} {model}", "client") as span:
+            if not span.recording:
+                yield span.traceparent
+                return
+            span.set(gen_ai.asked(request, self._fields, member.name, member.backend.kind, model))
+            try:
+                yield span.traceparent
+            finally:
+                said = meter.completion_tokens - self._said
+                first = max(0.0, meter.began_at - started)  # an answer that goes on began before this attempt
+                reasons = meter.finish_reasons.values()
+                span.set(gen_ai.answered(reasons, meter.prompt_tokens, meter.cached_tokens, said, first))
+                if self._records:
+                    span.set(recording.attributes(self._recorded()))
+
+    def _recorded(self) -> recording.Messages:
+        return recording.messages(self._request, self._transcript.events)
 
     # What is learned from it ---------------------------------------------------------------------------------------
 

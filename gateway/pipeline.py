@@ -122,7 +122,9 @@ class Pipeline:
                 self._orders.watched(request.request_id, request.model) as flight,
             ):
                 on_place = sink.tell_place if _wants_places(request) else None
-                await self._means.admission.admit(request, meter, journey, on_place)
+                with request.span.child("queue") as span:
+                    await self._means.admission.admit(request, meter, journey, on_place)
+                    span.set({"sekisho.backend": request.backend})
                 flight.waits = False
                 await Attempts(self._means, request, meter, sink, journey).answer()
         except BaseException as error:
@@ -132,7 +134,8 @@ class Pipeline:
             request.outcome = failure.code or "error"
             raise failure from error
         finally:
-            await self._means.admission.settle(request)
+            with request.span.child("settle"):
+                await self._means.admission.settle(request)
 
     def _explained(self, request: RequestScope, error: BaseException) -> DoorError:
         if isinstance(error, DoorError):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from backends.estimate import PromptSize
+from backends.telemetry.spans import NO_SPAN, Span
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -77,6 +78,7 @@ class RequestScope:
     route: str = "unknown"  # the route's pattern: a label of bounded variety
     principal: Principal | None = None  # None until authenticated
     path_value: str = ""  # what stood in the place of the pattern's {…}
+    span: Span = NO_SPAN  # of its trace; stages are children of it
 
     form: Form = "chat"
     model: str = ""  # as it is served; an alias is seen through

@@ -154,6 +154,13 @@ class Stages(NamedTuple):
     decode: float | None
 
 
+class Preemption(NamedTuple):
+    """`at`: by the clock of `queued_at`. `num_tokens`: those that are to be computed again."""
+
+    at: float
+    num_tokens: int
+
+
 class Sequence:
     """A request on its way through the engine. `token_ids` only ever grows; `num_computed_tokens` chases its length.
 
@@ -177,10 +184,10 @@ class Sequence:
         "max_total_tokens",
         "num_cached_tokens",
         "num_computed_tokens",
-        "num_preemptions",
         "num_prompt_tokens",
         "num_yields",
         "params",
+        "preemptions",
         "priority",
         "prompt_logprobs",
         "queued_at",
@@ -223,7 +230,7 @@ class Sequence:
         self.admitted = False  # has run at least once, so its prompt counts
         self.num_computed_tokens = 0
         self.num_cached_tokens = 0  # prompt tokens found in the prefix cache when first admitted
-        self.num_preemptions = 0
+        self.preemptions: list[Preemption] = []
         self.is_held = False  # the last step could not give it a token: its mask was not made yet
         self.num_yields = 0  # preemptions for a request of a better priority
         self.block_table: list[int] = []
@@ -244,6 +251,10 @@ class Sequence:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def num_preemptions(self) -> int:
+        return len(self.preemptions)
 
     @property
     def num_output_tokens(self) -> int:

@@ -30,7 +30,7 @@ from native_engine.batch import ScheduledBatch, ScheduledSequence
 from native_engine.block_manager import BlockManager
 from native_engine.config import EXTRA_LOGITS
 from native_engine.order import ORDINARY, PROMOTED, Overtakings, end_of, rank
-from native_engine.request import FinishReason, Sequence, Status, is_ready
+from native_engine.request import FinishReason, Preemption, Sequence, Status, is_ready
 from native_engine.speculation import Speculation
 
 logger = logging.getLogger(__name__)
@@ -344,11 +344,12 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         """The way out of `running` and back into `waiting`."""
-        logger.info("preempted %s: %d tokens to recompute", sequence.request_id, sequence.num_computed_tokens)
+        lost, which = sequence.num_computed_tokens, {"sequence_id": sequence.request_id}
+        logger.info("preempted %s: %d tokens to recompute", sequence.request_id, lost, extra={"fields": which})
         self.blocks.free(sequence)
         sequence.num_computed_tokens = 0
         sequence.status = Status.PREEMPTED
-        sequence.num_preemptions += 1
+        sequence.preemptions.append(Preemption(self._clock(), lost))
         self.num_preemptions += 1
         self.running.remove(sequence)
         insort(self.waiting, sequence, key=rank)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from backends.telemetry import lines
 from gateway.cli import datadir
 from gateway.cli.console import CliError
 from gateway.cli.models import DEFAULT_MODEL, ensure_model
@@ -77,6 +78,9 @@ def engine(
     tensor_parallel_size: Annotated[
         int, typer.Option(help="Processes that share every layer of the model: one a GPU. Limits of memory are each's.")
     ] = 1,
+    otlp_endpoint: Annotated[
+        str | None, typer.Option(help="Collector that takes OTLP over HTTP, such as http://127.0.0.1:4318.")
+    ] = None,
 ) -> None:
     """Run the native engine. It trusts everyone who reaches it: let only the gateway do so."""
     require_engine()
@@ -103,7 +107,7 @@ def engine(
         num_threads=num_threads,
         tensor_parallel_size=tensor_parallel_size,
     )
-    _serve(config, datadir.chosen(data_dir, os.environ), uds, host, port, served_model_name)
+    _serve(config, datadir.chosen(data_dir, os.environ), uds, host, port, served_model_name, otlp_endpoint)
 
 
 def require_engine() -> None:
@@ -113,16 +117,30 @@ def require_engine() -> None:
 
 
 def _serve(
-    config: EngineConfig, data_dir: Path, uds: Path | None, host: str, port: int | None, name: str | None
+    config: EngineConfig,
+    data_dir: Path,
+    uds: Path | None,
+    host: str,
+    port: int | None,
+    name: str | None,
+    otlp_endpoint: str | None,
 ) -> None:
     from native_engine.server.serve import serve_engine
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    lines.setup(logging.INFO)
     if uds is None and port is None:
         port = DEFAULT_PORT
     ensure_model(config.model, data_dir)
     with engine_faults():
-        serve_engine(config, data_dir=data_dir, uds=uds, host=host, port=port, served_model_name=name)
+        serve_engine(
+            config,
+            data_dir=data_dir,
+            uds=uds,
+            host=host,
+            port=port,
+            served_model_name=name,
+            otlp_endpoint=otlp_endpoint,
+        )
 
 
 @contextmanager

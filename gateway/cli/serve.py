@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from backends.telemetry.otlp import NotInstalled, require
 from gateway.cli.console import CliError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def serve(
     given = {"host": host, "port": port, "redis_url": redis_url, "engine_url": engine_url, "data_dir": data_dir}
     settings = load_settings(config, **given)
     logs.setup(settings.log_level)
-    # uvicorn's own words would break the log's form: one JSON object a line.
+    require_tracing(settings)
     server = uvicorn.Server(
         uvicorn.Config(
             App(settings, file=config, read=lambda: load(config, os.environ, **given)),
@@ -47,7 +48,7 @@ def serve(
             http="httptools",
             ws="none",
             lifespan="on",
-            log_config=None,
+            log_config=None,  # what it says goes where all logs go
             access_log=False,
             proxy_headers=False,  # whose word is taken is a setting of ours: trusted_proxies
             server_header=False,
@@ -55,6 +56,14 @@ def serve(
         )
     )
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
+
+
+def require_tracing(settings: Settings) -> None:
+    """Before anything is started: traces that are asked for can be made."""
+    try:
+        require(settings.otlp_endpoint)
+    except NotInstalled as fault:
+        raise CliError(str(fault), exit_code=2) from fault
 
 
 def load_settings(config: Path | None, **overrides: Any) -> Settings:

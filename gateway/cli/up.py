@@ -19,7 +19,7 @@ from gateway.cli.console import note
 from gateway.cli.keys import make_first_key
 from gateway.cli.models import DEFAULT_MODEL, ensure_model
 from gateway.cli.parts import Place
-from gateway.cli.serve import load_settings
+from gateway.cli.serve import load_settings, require_tracing
 from gateway.cli.sign_in import make_link
 from gateway.cli.supervisor import Part, Supervisor
 
@@ -67,6 +67,8 @@ def up(
     options += ["--tensor-parallel-size", str(tensor_parallel_size)] if tensor_parallel_size > 1 else []
     config = os.environ.get("SEKISHO_CONFIG")
     settings = load_settings(Path(config) if config else None, host=host, port=port)
+    require_tracing(settings)
+    options += ["--otlp-endpoint", settings.otlp_endpoint] if settings.otlp_endpoint else []
     plan = Plan(None if no_engine else model, seats, options, settings.signs_in_locally, settings.public_url)
     folder = datadir.prepare(datadir.chosen(data_dir, os.environ))
     lock = datadir.lock(folder)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from backends.telemetry.otlp import check_endpoint
 from gateway.scope import QueueClass
 from gateway.settings.checks import (
     check_allowed_fields,
@@ -196,6 +197,17 @@ class Settings(BaseModel):
         15.0, gt=0, description="Silence on a stream before a comment is sent, so that proxies keep it open."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged, and above.")
+    otlp_endpoint: Annotated[str | None, AfterValidator(check_endpoint)] = Field(
+        None,
+        description="Collector that takes OTLP over HTTP, such as http://127.0.0.1:4318. None: no traces.",
+    )
+    trace_sample_ratio: float = Field(1.0, ge=0, le=1, description="Part of the traces beginning here that is kept.")
+    trace_context_from: Annotated[tuple[str, ...], AfterValidator(check_networks)] = Field(
+        (), description="Addresses and networks whose traceparent is believed: their traces go on here."
+    )
+    record_prompts_of: tuple[str, ...] = Field(
+        (), description="Tenants whose prompts and answers are written into log and traces; nobody's unless named."
+    )
 
     @property
     def engines(self) -> tuple[BackendSettings, ...]:

@@ -70,11 +70,12 @@ _TABLES = {
 } | dict.fromkeys(
     ("class_weights", "class_max_queue", "class_queue_timeout", "starvation_seconds"), "an object of class and number"
 )
+_LISTS = frozenset({"allowed_fields", "trusted_proxies", "trace_context_from", "record_prompts_of"})
 
 
 def _parsed(name: str, value: str) -> Any:
     """A variable holds one string: lists are separated by commas, tables are JSON."""
-    if name in ("allowed_fields", "trusted_proxies"):
+    if name in _LISTS:
         return [part.strip() for part in value.split(",") if part.strip()]
     if name in _TABLES:
         try:

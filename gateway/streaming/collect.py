@@ -5,7 +5,7 @@ The door always streams from the engine: several engines notice a client that le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +33,9 @@ class CollectSink:
         self._take_choice = self._take_delta if request.form == "chat" else self._take_text
 
     async def take(self, events: list[bytes]) -> None:
+        self.gather(events)
+
+    def gather(self, events: Sequence[bytes]) -> None:
         for event in events:
             self._size += len(event)
             if self._size > MAX_BYTES:
@@ -81,6 +84,13 @@ class CollectSink:
         if index not in self._choices:
             self._choices[index] = {"index": index, **empty(), "logprobs": None, "finish_reason": None}
         return self._choices[index]
+
+
+def collected(request: RequestScope, events: Sequence[bytes]) -> dict[str, Any]:
+    """The answer that these events are, as far as they go. Raises EngineBroken where they are none."""
+    sink = CollectSink(request)
+    sink.gather(events)
+    return sink.answer()
 
 
 def merge(whole: dict[str, Any], piece: dict[str, Any]) -> None:

@@ -39,6 +39,11 @@ class Transcript:
         else:
             self._events.clear()
 
+    @property
+    def events(self) -> Sequence[bytes]:
+        """None of an answer that is too long to be kept."""
+        return self._events
+
     def continuation(self, fields: Mapping[str, msgspec.Raw], form: Form) -> Continuation | None:
         """How another engine is asked to go on, by the `fields` that the first was asked with; None where none can.
 

@@ -69,12 +69,12 @@ class Meter:
         self._reported = 0
         self._counted = 0
         self._open: set[int] = set()
-        self._closed: set[int] = set()
+        self.finish_reasons: dict[int, str] = {}  # by choice
 
     @property
     def complete(self) -> bool:
         """Whether the stream said that it is over, rather than merely stopped."""
-        return self.done or (bool(self._closed) and not self._open)
+        return self.done or (bool(self.finish_reasons) and not self._open)
 
     @property
     def completion_tokens(self) -> int:
@@ -121,7 +121,7 @@ class Meter:
             return
         self._begin()
         self._open.discard(choice.index)
-        self._closed.add(choice.index)
+        self.finish_reasons[choice.index] = choice.finish_reason
 
     def _begin(self) -> None:
         self.progress += 1

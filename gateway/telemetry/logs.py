@@ -1,39 +1,25 @@
-"""Structured logs: one JSON object a line. Prompts, answers and secrets are never in them."""
+"""The door's lines in the log: one a request, and prompts where the operator has them recorded. Knows no stage."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from backends.telemetry import lines
 from gateway.scope import RequestScope
 
 log = logging.getLogger("sekisho.access")
+prompts = logging.getLogger("sekisho.prompts")
 
-
-class JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        fields |= getattr(record, "fields", {})
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(fields).decode()
+_LONGEST_NAME = 200  # a model that nobody serves may be called anything
 
 
 def setup(level: str) -> None:
-    """Send the door's logs to standard error as JSON."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter())
-    root = logging.getLogger("sekisho")
-    root.handlers = [handler]
-    root.setLevel(level.upper())
-    root.propagate = False
+    """Send all logs to standard error as JSON. Other people's libraries speak up from warnings on."""
+    lines.setup(logging.WARNING)
+    logging.getLogger("sekisho").setLevel(level.upper())
+    prompts.setLevel(logging.INFO)  # whatever else is logged: they are asked for by a setting of their own
 
 
 def access(request: RequestScope, seconds: float, level: int) -> None:
@@ -42,7 +28,7 @@ def access(request: RequestScope, seconds: float, level: int) -> None:
         return
     fields: dict[str, Any] = {
         "request_id": request.request_id,
-        "method": request.method,
+        "method": request.method[:20],
         "route": request.route,
         "status": request.status,
         "outcome": request.outcome,
@@ -51,7 +37,15 @@ def access(request: RequestScope, seconds: float, level: int) -> None:
     if request.principal is not None:
         fields["subject"] = request.principal.subject
     if request.model:
-        fields |= {"model": request.model, "queue_ms": round(request.queued_seconds * 1000, 1), **request.tokens}
+        queued = round(request.queued_seconds * 1000, 1)
+        fields |= {"model": request.model[:_LONGEST_NAME], "queue_ms": queued, **request.tokens}
     if request.first_token:
         fields["ttft_ms"] = round((request.first_token - request.received) * 1000, 1)
     log.log(level, "request", extra={"fields": fields})
+
+
+def recorded(request: RequestScope, messages: Mapping[str, Any]) -> None:
+    """What was asked and answered, of a tenant whose prompts are recorded."""
+    principal = request.known()
+    fields = {"tenant": principal.tenant, "subject": principal.subject, "model": request.model, **messages}
+    prompts.info("prompt and answer", extra={"fields": fields})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from backends.telemetry import lines
 from backends.wire.errors import InvalidRequest
-from native_engine.server import embeddings, handlers
+from native_engine.server import embeddings, handlers, traces
 from native_engine.server.http import (
     ClientGone,
     HttpError,
@@ -67,6 +68,10 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        with lines.about(handlers.id_of(scope), traces.caller_of(scope)[3:35]):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._route(scope, receive, send)
         except ClientGone:

@@ -14,6 +14,7 @@ from backends.wire.errors import InvalidRequest
 from backends.wire.responses import Usage, usage_dict
 from native_engine.embedder import Embedder, Job, QueueFull, Vector, shortened
 from native_engine.engine import EngineStopped
+from native_engine.server import traces
 from native_engine.server.answers import cancelled_when_gone, failure
 from native_engine.server.handlers import check_model, id_of
 from native_engine.server.http import Receive, Scope, Send, read_body, send_whole, unavailable
@@ -44,6 +45,13 @@ class Embedding:
         """Its inputs come in parts, each at its own time."""
         return None
 
+    queued_at = 0.0
+    preemptions = ()
+
+    @property
+    def finish_reasons(self) -> list[str]:
+        return [_REASONS[self.state]]
+
     async def run(self) -> None:
         """Returns at its end, whichever that is."""
         try:
@@ -63,7 +71,9 @@ async def embeddings(service: EmbeddingService, scope: Scope, receive: Receive, 
     _refuse(request, service.embedder)
     inputs = await service.in_turn(sum(map(len, request.each)), lambda: _inputs(service, request))
     embedding = Embedding(service.embedder, inputs)
-    with service.accounts.kept(id_of(scope), embedding), cancelled_when_gone(receive, embedding):
+    request_id, asked = id_of(scope), {"gen_ai.operation.name": "embeddings"}
+    traced = traces.traced(service, scope, request_id, arrived, asked, embedding)
+    with traced, service.accounts.kept(request_id, embedding), cancelled_when_gone(receive, embedding):
         await embedding.run()
     service.metrics.latency.observe(time.perf_counter() - arrived)
     service.metrics.finished[_REASONS[embedding.state]] += 1

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from backends.wire.responses import Usage
 from native_engine.engine import EngineStopped, SequenceOutput
-from native_engine.request import Sequence, Stages, stages_of
+from native_engine.request import Preemption, Sequence, Stages, stages_of
 from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 from native_engine.text.choice import Choice
@@ -105,6 +105,19 @@ class Generation:
         if not self._sequences:
             return None
         return stages_of(self._sequences, time.monotonic() if self._ended_at is None else self._ended_at)
+
+    @property
+    def queued_at(self) -> float:
+        """Monotonic seconds. Of one that was started."""
+        return min(sequence.queued_at for sequence in self._sequences)
+
+    @property
+    def preemptions(self) -> ListLike[Preemption]:
+        return [each for sequence in self._sequences for each in sequence.preemptions]
+
+    @property
+    def finish_reasons(self) -> ListLike[str]:
+        return [choice.finish_reason for choice in self.choices if choice.finish_reason is not None]
 
     def first_of(self, choice: Choice) -> Sequence:
         """The first of the sequences that have this choice's prompt."""

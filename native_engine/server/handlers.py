@@ -16,7 +16,7 @@ from backends.wire.responses import Head, ModelEntry
 from backends.wire.schema import ChatRequest, CompletionRequest, Message
 from native_engine.engine import EngineStopped
 from native_engine.request import Constraint, SamplingParams, Sequence
-from native_engine.server import answers, metrics
+from native_engine.server import answers, metrics, traces
 from native_engine.server.constraints import constraints
 from native_engine.server.dialects import CHAT, COMPLETION, Dialect
 from native_engine.server.generation import Generation
@@ -129,7 +129,8 @@ async def _answer(
     _start(generation, sequences)
     spelling = service.tokenizer.spelling
     head = Head(dialect.id_prefix + request_id, int(time.time()), request.model)
-    with service.accounts.kept(request_id, generation), answers.cancelled_when_gone(receive, generation):
+    traced = traces.traced(service, scope, request_id, arrived, traces.asked_of(request), generation)
+    with traced, service.accounts.kept(request_id, generation), answers.cancelled_when_gone(receive, generation):
         if request.stream:
             usage = request.includes_usage
             await answers.send_stream(send, generation, dialect, head, spelling, include_usage=usage)
@@ -180,10 +181,12 @@ def _sequences(
 
 
 def id_of(scope: Scope) -> str:
-    given = header(scope, b"x-request-id")
-    if given and len(given) <= _MAX_ID_CHARACTERS and given.isprintable():
-        return given
-    return uuid.uuid4().hex
+    """The caller's where it gave one; the same each time."""
+    if "request_id" not in scope:
+        given = header(scope, b"x-request-id")
+        usable = given and len(given) <= _MAX_ID_CHARACTERS and given.isprintable()
+        scope["request_id"] = given if usable else uuid.uuid4().hex
+    return str(scope["request_id"])
 
 
 def check_model(service: BaseService, name: str) -> None:

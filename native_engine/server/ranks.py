@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from backends.telemetry import lines
 from native_engine.config import EngineConfig
 from native_engine.device import settled, torch_device
 from native_engine.loading.encoder_config import is_encoder
@@ -46,9 +47,7 @@ def _check(served: Served) -> None:
 
 
 def _work(place: Place, served: Served) -> None:
-    logging.basicConfig(
-        level=logging.INFO, format=f"%(asctime)s %(levelname)s rank {place.rank} %(name)s %(message)s", force=True
-    )
+    lines.setup(logging.INFO, {"rank": place.rank})
     on_gpu = settled(served.config).device == "gpu"
     device = torch_device(place.rank) if on_gpu else torch.device("cpu")
     group = connect(place.meeting_point, place.rank, place.size, device)

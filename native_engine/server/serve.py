@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import uvicorn
 
+from backends.telemetry.otlp import NotInstalled, check_endpoint, open_tracing, require
 from native_engine.config import EngineConfig, validate
 from native_engine.embedder import Embedder
 from native_engine.engine import Engine, EngineLoop
@@ -30,9 +31,11 @@ from native_engine.server.app import App
 from native_engine.server.delivery import Delivery
 from native_engine.server.service import BaseService, EmbeddingService, ModelInfo, Service
 from native_engine.server.sockets import listening
+from native_engine.server.traces import SERVICE
 from native_engine.work import Work, shape_of
 
 if TYPE_CHECKING:
+    from backends.telemetry.tracing import Tracing
     from native_engine.parallel.group import Group
 
 logger = logging.getLogger(__name__)
@@ -62,6 +65,7 @@ class Served:
     host: str
     port: int | None
     drain_seconds: float
+    otlp_endpoint: str | None = None  # where traces go
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ def serve_engine(
     port: int | None = None,
     served_model_name: str | None = None,
     drain_seconds: float = 30.0,
+    otlp_endpoint: str | None = None,
     loader: Loader = load,
 ) -> None:
     """Blocks until a signal and the drain after it. Raises StartRefused, ModelError or CannotListen; of several ranks
@@ -122,12 +127,23 @@ def serve_engine(
     faults = validate(config)
     if (uds is None) == (port is None):
         faults.append("choose either a Unix socket or a port to listen on")
+    try:
+        require(check_endpoint(otlp_endpoint))
+    except (ValueError, NotInstalled) as fault:
+        faults.append(f"otlp_endpoint: {otlp_endpoint!r} cannot be used: {fault}")
     if faults:
         raise StartRefused("\n".join(faults))
     path = store.pull(config.model, data_dir)
     name = served_model_name or default_name(config.model, path, data_dir)
     served = Served(
-        name, replace(config, model=str(path)), path, None if uds is None else Path(uds), host, port, drain_seconds
+        name,
+        replace(config, model=str(path)),
+        path,
+        None if uds is None else Path(uds),
+        host,
+        port,
+        drain_seconds,
+        check_endpoint(otlp_endpoint),
     )
     if config.tensor_parallel_size == 1:
         serve(served, loader)
@@ -139,11 +155,23 @@ def serve_engine(
 
 def serve(served: Served, loader: Loader = load) -> None:
     """In this process."""
-    with listening(uds=served.uds, host=served.host, port=served.port) as bound:
-        process = _Process(served, loader)
+    with listening(uds=served.uds, host=served.host, port=served.port) as bound, _tracing(served) as tracing:
+        process = _Process(served, loader, tracing)
         with asyncio.Runner(loop_factory=process.config.get_loop_factory()) as runner:
             logger.info("listening on %s", bound.getsockname())
             runner.run(process.run(bound))
+
+
+@contextlib.contextmanager
+def _tracing(served: Served) -> Iterator[Tracing | None]:
+    if served.otlp_endpoint is None:
+        yield None
+        return
+    tracing = open_tracing(SERVICE, served.otlp_endpoint)
+    try:
+        yield tracing
+    finally:
+        tracing.close()
 
 
 def default_name(model: str, path: Path, data_dir: str | Path) -> str:
@@ -155,8 +183,9 @@ def default_name(model: str, path: Path, data_dir: str | Path) -> str:
 class _Process:
     """One run, from the first 503 to the last byte."""
 
-    def __init__(self, served: Served, loader: Loader) -> None:
+    def __init__(self, served: Served, loader: Loader, tracing: Tracing | None) -> None:
         self._served = served
+        self._tracing = tracing
         self._loader = loader
         self._app = App()
         self._stop = asyncio.Event()
@@ -201,6 +230,7 @@ class _Process:
     async def _load(self) -> BaseService:
         started, name = time.perf_counter(), self._served.name
         service = await load_service(name, self._served.config, self._served.path, self._loader)
+        service.tracing = self._tracing
         gc.collect()
         gc.freeze()  # the model's objects live for ever; no collection need look at them again
         sys.setswitchinterval(_SWITCH_SECONDS)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from native_engine.embedder import Embedder, EmbedderStats
 from native_engine.engine import Stats
@@ -20,6 +20,9 @@ from native_engine.server.delivery import Delivery
 from native_engine.server.metrics import Metrics
 from native_engine.structured.compiler import Compiler
 from native_engine.text.answer_style import AnswerStyle, answer_style
+
+if TYPE_CHECKING:
+    from backends.telemetry.tracing import Tracing
 
 # Longer texts are tokenised in a thread: at about 2 us a character the event loop would stutter for other streams.
 _LONG = 4096
@@ -58,6 +61,7 @@ class BaseService:
         self.worker = worker
         self.metrics = Metrics()
         self.accounts = Accounts(self.metrics)
+        self.tracing: Tracing | None = None  # whoever starts the server sets it
         self.draining = False
         # One thread: long prompts wait for each other, and leave the cores to the model.
         self.long_texts = ThreadPoolExecutor(1, "tokenizer")

@@ -87,17 +87,16 @@ async def test_no_spelling_of_a_dangerous_path_reaches_an_engine(
     assert set(engine.got) <= PROBES
 
 
-async def test_an_engine_sees_the_doors_credential_and_of_the_users_headers_nothing_but_its_trace(
+async def test_an_engine_sees_the_doors_credential_and_nothing_of_the_users_headers(
     door: RunningDoor, engine: ReplayServer
 ) -> None:
-    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     headers = {
         "cookie": "session=secret",
         "x-api-key": "mine",
         "x-forwarded-for": "10.0.0.1",
         "x-request-id": "mine",
         "origin": "https://evil.example",
-        "traceparent": trace,
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "tracestate": "vendor=secret",
         "proxy-authorization": "Basic mine",
         "te": "trailers",
@@ -112,5 +111,4 @@ async def test_an_engine_sees_the_doors_credential_and_of_the_users_headers_noth
     assert {name: value for name, value in asked.headers.items() if name not in framing} == {
         "authorization": "Bearer engine-key",
         "x-request-id": request_id,
-        "traceparent": trace,
     }

@@ -39,7 +39,7 @@ def test_the_gateway_alone_needs_no_torch(project: dict[str, Any]) -> None:
 def test_every_dependency_has_a_pin_within_its_range(project: dict[str, Any]) -> None:
     pins = _pins()
     extras = project["optional-dependencies"]
-    for line in [*project["dependencies"], *extras["engine"], *extras["test"]]:
+    for line in [*project["dependencies"], *extras["engine"], *extras["test"], *extras["tracing"]]:
         requirement = Requirement(line)
         assert requirement.specifier.contains(pins[_normal(requirement.name)]), line
 

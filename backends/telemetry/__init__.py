@@ -1,0 +1,1 @@
+"""What door and engine say of themselves in one and the same form: spans, and lines of the log."""

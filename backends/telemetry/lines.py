@@ -1,0 +1,74 @@
+"""Lines of the log of door and engine: one JSON object each, in ASCII, so that nothing said can look like another line.
+
+Prompts, answers and secrets are never in them. An exception within a request is told by types and places: its message
+may quote what was asked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+_ABOUT: ContextVar[Mapping[str, str] | None] = ContextVar("about", default=None)
+
+
+@contextmanager
+def about(request_id: str, trace_id: str) -> Iterator[None]:
+    """Every line of the block, and of the tasks that it starts, names the request, and the trace where there is one."""
+    token = _ABOUT.set({"request_id": request_id, "trace_id": trace_id} if trace_id else {"request_id": request_id})
+    try:
+        yield
+    finally:
+        _ABOUT.reset(token)
+
+
+class JsonFormatter(logging.Formatter):
+    """`always`: fields of every line. What a record has as `fields` is added."""
+
+    def __init__(self, always: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._always = always or {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        request = _ABOUT.get()
+        fields: dict[str, Any] = {
+            "time": _rfc3339(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._always,
+            **(request or {}),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["exception"] = _places(record.exc_info[1]) if request else self.formatException(record.exc_info)
+        return json.dumps(fields, default=str)
+
+
+def setup(level: str | int, always: Mapping[str, Any] | None = None) -> None:
+    """All logs of the process to standard error, from `level` on. Nobody writes beside them in another form."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter(always))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    logging.captureWarnings(True)
+
+
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _places(error: BaseException) -> str:
+    """The traceback of an error and of those behind it, without a word of theirs."""
+    behind = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    lines = [_places(behind)] if behind is not None else []
+    lines += traceback.format_tb(error.__traceback__)
+    lines.append(f"{type(error).__module__}.{type(error).__qualname__}\n")
+    return "".join(lines)
