@@ -59,6 +59,9 @@ def counterpart(foreign: type[BaseException]) -> type[BackendError] | None:
 
 
 def translate(error: BaseException) -> BackendError:
-    """The BackendError that stands for an error of the transport."""
+    """The BackendError that stands for an error of the transport.
+
+    Its message goes into logs. A parser's words are left out: they quote what it could not read, perhaps an answer.
+    """
     ours = counterpart(type(error)) or Broken
-    return ours(f"{type(error).__name__}: {error}")
+    return ours(f"{type(error).__name__}: {error}" if isinstance(error, OSError) else type(error).__name__)

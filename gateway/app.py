@@ -146,6 +146,8 @@ class App:
         """Start every part. None of them needs Redis or the engine to be up: /readyz tells when they are."""
         server_key = load_server_key(self._settings.data_dir)
         self.door = build(self._settings, self._backends, server_key, self.ask, self.serve)
+        if recorded := self._settings.record_prompts_of:
+            log.warning("prompts and answers of these tenants are recorded: %s", ", ".join(recorded))
         try:
             with suppress(StoreAway):
                 await check_server_key(self.door.store, server_key, self._settings.data_dir)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backends.telemetry import lines
+from backends.telemetry.spans import coded
 from gateway.scope import RequestScope
 
 log = logging.getLogger("sekisho.access")
@@ -31,7 +32,7 @@ def access(request: RequestScope, seconds: float, level: int) -> None:
         "method": request.method[:20],
         "route": request.route,
         "status": request.status,
-        "outcome": request.outcome,
+        "outcome": coded(request.outcome) or "error",  # an engine's own code may be anything
         "ms": round(seconds * 1000, 1),
     }
     if request.principal is not None:
