@@ -26,10 +26,8 @@ def test_import_arrows_point_down() -> None:
         ("backends.bench", {"torch", "numpy", "native_engine", "gateway"}),
         ("backends.capacity", {"torch", "numpy", "native_engine", "gateway"}),
         ("native_engine.scheduler", {"torch", "numpy", "kernels", "gateway"}),
-        (
-            "native_engine.server.serve",
-            {"torch", "kernels", "gateway", *TRACING},
-        ),  # the port answers before torch is imported
+        # The port answers before torch is imported.
+        ("native_engine.server.serve", {"torch", "kernels", "gateway", *TRACING}),
         ("native_engine.loading.store", {"torch", "kernels", "gateway"}),
     ],
 )
