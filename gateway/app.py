@@ -86,9 +86,9 @@ class App:
         if request.path not in routes.PROBES:
             request.span = self.traces.begin(request)
         with lines.about(request.request_id, request.span.trace_id):
-            await self._finish(request)
+            await self._finish(request, answer)
 
-    async def _finish(self, request: RequestScope) -> None:
+    async def _finish(self, request: RequestScope, answer: Callable[[], Awaitable[None]] | None) -> None:
         level = logging.INFO
         try:
             await (answer() if answer else self._answer(request))
