@@ -30,6 +30,7 @@ class Sample:
     error: str = ""
     queued: float = 0.0  # seconds that it waited here for a place before it was sent
     text: list[str] | None = None  # the answer's pieces, where they are kept
+    retry_after: str = ""  # of a refusal, as the server said it
 
     @property
     def answer(self) -> str:
@@ -141,6 +142,7 @@ class Client:
             if response.status != 200:
                 error = normalise(response.status, await response.read())
                 sample.error = f"{response.status}: {error.message}"
+                sample.retry_after = response.headers.get("retry-after", "")
                 return
             parser = EventParser()
             ended = False

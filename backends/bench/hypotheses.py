@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 from backends.bench.report import Report
 from backends.bench.sweep import Point
@@ -20,30 +20,39 @@ CLAIMS = {
     6: "throughput is a stable share of the computed bound",
 }
 AFTER_FAILURE = {
-    1: "Choose other hardware, or read the engine's log.",
-    2: "Suspect the settings (max-num-seqs, formats, threads) and measure again.",
-    3: "Lower max-num-seqs, or add machines.",
-    4: "Add machines.",
-    5: "Revisit the memory settings: max-num-seqs, max-model-len, gpu-memory-utilization.",
-    6: "Revisit the assumption that decoding is bound by memory, and the bandwidth and formats that were given.",
+    1: "Look into the engine's log, and at `sekisho doctor`. `sekisho plan` tells which models fit.",
+    2: (
+        "Suspect the settings and measure again: --max-num-seqs of the engine, and max_concurrency of the gateway "
+        "before it, at least as many as are at once, weights in the same format on both (--quantization), all cores "
+        "for it (--num-threads), and nothing else on the machine."
+    ),
+    3: "Start the engine with a lower --max-num-seqs, or add machines (`backends` in the settings file).",
+    4: (
+        "Add machines (`backends` in the settings file); `sekisho plan --people` tells how many. Whom they cannot "
+        "serve in time, a lower max_queue or queue_timeout refuses at once instead of making everybody wait."
+    ),
+    5: (
+        "Revisit the memory settings of the engine: a lower --max-num-seqs or --max-model-len, --kv-cache-memory or "
+        "--gpu-memory-utilization for more room, --kv-cache-dtype fp8 for half the need. `sekisho plan` tells how many "
+        "conversations fit."
+    ),
+    6: "Revisit the assumption that decoding is bound by memory, and the figures and formats that were given.",
 }
-
-# The largest measured share of the bound may be this many times the smallest.
-STABLE_WITHIN = 2.0
-# What a server may say to one request too many: wait and try again.
-_REFUSED = re.compile(r"(429|503)\b")
 
 State = Literal["holds", "fails", "not run"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """figures: by name, for programs; `said` has them in words."""
+    """figures: by name, for programs; `said` has them in words. advice: what to do after this very failure, where more
+    is known than AFTER_FAILURE. doubts: why the figures may be the load generator's and not the server's."""
 
     number: int
     state: State
     said: str
     figures: dict[str, object] = field(default_factory=dict)
+    advice: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def claim(self) -> str:
@@ -51,7 +60,13 @@ class Verdict:
 
     @property
     def what_to_do(self) -> str:
-        return AFTER_FAILURE[self.number] if self.state == "fails" else ""
+        return (self.advice or AFTER_FAILURE[self.number]) if self.state == "fails" else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs: the claim and what to do are among it."""
+        told = asdict(self) | {"claim": self.claim, "what_to_do": self.what_to_do}
+        del told["advice"]
+        return told
 
 
 def not_run(number: int, why: str) -> Verdict:
@@ -74,9 +89,9 @@ def answers(report: Report) -> Verdict:
 def beats(ours: Sequence[Report], baseline: Sequence[Report], times: float = 3.0) -> Verdict:
     """2: the same load on both, in turn. Medians are compared; a baseline whose requests failed is none."""
     if lost := sum(run.failed for run in baseline):
-        return not_run(2, f"{lost} requests failed on the baseline: {_first_error(baseline)}")
+        return not_run(2, f"{lost} requests failed on the baseline: {first_error(baseline)}")
     if lost := sum(run.failed for run in ours):
-        return failed(2, f"{lost} requests failed: {_first_error(ours)}")
+        return failed(2, f"{lost} requests failed: {first_error(ours)}")
     here, there = (median(run.output_throughput for run in runs) for runs in (ours, baseline))
     ratio = here / there if there > 0 else 0.0
     said = f"{here:.0f} against {there:.0f} tok/s: {ratio:.1f} x, wanted {times:g} x"
@@ -96,7 +111,28 @@ def gives_each(points: Sequence[Point], at: int, target: float) -> Verdict:
     if here.failed or not here.per_person_tok_s:
         said = f"at {at}: {here.missed}"
     figures: dict[str, object] = {"at": at, "per_person_tok_s": speeds, "wanted": target}
-    return Verdict(3, "holds" if not here.failed and here.per_person_tok_s >= target else "fails", said, figures)
+    if not here.failed and here.per_person_tok_s >= target:
+        return Verdict(3, "holds", said, figures)
+    return Verdict(3, "fails", said, figures, _seats(points, at, target))
+
+
+def _seats(points: Sequence[Point], at: int, target: float) -> str:
+    """What `at` people need, by the highest number below which everybody had the target."""
+    seats = 0
+    for point in sorted(points, key=lambda each: each.concurrency):
+        if point.failed or point.per_person_tok_s < target:
+            break
+        seats = point.concurrency
+    if not seats:
+        return (
+            "Nobody had it, even alone: narrower weights (--quantization), a smaller model or quicker hardware; "
+            "`sekisho plan` tells what each gives."
+        )
+    return (
+        f"{seats} at once had it: start the engine with --max-num-seqs {seats}, and the others wait in the gateway's "
+        f"queue; or add machines (`backends` in the settings file): {math.ceil(at / seats)} of these for {at}. "
+        "`sekisho bench sweep` finds the number between the points."
+    )
 
 
 def starts_soon(report: Report, people: int, limit_ms: float) -> Verdict:
@@ -104,49 +140,11 @@ def starts_soon(report: Report, people: int, limit_ms: float) -> Verdict:
     ttft = report.spreads["ttft"].p95
     figures: dict[str, object] = {"people": people, "ttft_p95_ms": ttft, "wanted_ms": limit_ms, "failed": report.failed}
     if report.failed:
-        said = f"{report.failed} of {report.failed + report.completed} requests failed: {_first_error([report])}"
+        said = f"{report.failed} of {report.failed + report.completed} requests failed: {first_error([report])}"
         return Verdict(4, "fails", said, figures)
     said = f"p95 {ttft / 1000:.2f} s with {people} people, wanted {limit_ms / 1000:g} s"
     return Verdict(4, "holds" if ttft <= limit_ms else "fails", said, figures)
 
 
-def survives(crowd: Report, after: Report | None, limit: int) -> Verdict:
-    """5: `crowd` are twice the limit at once; `after` is one request later, None where it could not be sent."""
-    refused = sum(count for error, count in crowd.errors.items() if _REFUSED.match(error))
-    lost = crowd.failed - refused
-    alive = after is not None and after.completed > 0 and not after.failed
-    said = f"of {2 * limit} at once {crowd.completed} were answered, {refused} refused, {lost} lost"
-    said += ", and it answers afterwards" if alive else "; afterwards it does not answer"
-    if lost:
-        said += f": {next(error for error in crowd.errors if not _REFUSED.match(error))}"
-    figures: dict[str, object] = {
-        "limit": limit,
-        "answered": crowd.completed,
-        "refused": refused,
-        "lost": lost,
-        "alive": alive,
-        "ttft_p95_ms": crowd.spreads["ttft"].p95,
-    }
-    holds = alive and not lost and crowd.completed > 0
-    return Verdict(5, "holds" if holds else "fails", said, figures)
-
-
-def keeps_its_share(points: Sequence[Point], bound: Callable[[int], float]) -> Verdict:
-    """6: `bound` is the computed tok/s of the server at a batch. A share over 1 disproves the bound itself."""
-    usable = [point for point in points if not point.failed and not point.queued]
-    if len(usable) < 2:
-        return not_run(6, "fewer than two points without failures and waiting: nothing to compare")
-    shares = {point.concurrency: point.output_tok_s / bound(point.concurrency) for point in usable}
-    least, most = min(shares.values()), max(shares.values())
-    said = "measured / computed by people at once: " + ", ".join(f"{n}: {share:.0%}" for n, share in shares.items())
-    if most > 1:
-        said += "; over 100 % the bound itself is wrong"
-    else:
-        said += f"; wanted within {STABLE_WITHIN:g} x of each other"
-    stable = most <= 1 and most <= STABLE_WITHIN * least
-    figures: dict[str, object] = {"share": {str(number): share for number, share in shares.items()}}
-    return Verdict(6, "holds" if stable else "fails", said, figures)
-
-
-def _first_error(runs: Sequence[Report]) -> str:
+def first_error(runs: Sequence[Report]) -> str:
     return next((error for run in runs for error in run.errors), "")

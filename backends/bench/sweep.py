@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
+from typing import Any
 
 from backends.bench.report import Report
 
@@ -62,6 +63,16 @@ class Sweep:
     def max_num_seqs(self) -> int | None:
         """What to start the engine with; None where nobody gets the target."""
         return self.best or None
+
+    def to_dict(self, target: Target) -> dict[str, Any]:
+        return {
+            "target_tok_s": target.tok_s,
+            "target_ttft_p95_ms": target.ttft_p95_ms,
+            "best_concurrency": self.best,
+            "bounded": self.bounded,
+            "max_num_seqs": self.max_num_seqs,
+            "points": [asdict(point) | {"meets": point.meets, "queued": point.queued} for point in self.points],
+        }
 
 
 def point_of(concurrency: int, runs: Sequence[Report], target: Target) -> Point:

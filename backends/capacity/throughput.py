@@ -25,7 +25,7 @@ def step_seconds(
     return Cost(active_weight_bytes, kv_bytes_per_request).of(batch) / bandwidth_bytes_per_s
 
 
-def prefill_seconds(tokens: int, *, active_parameters: float, operations_per_s: float) -> float:
+def prefill_seconds(tokens: float, *, active_parameters: float, operations_per_s: float) -> float:
     """Seconds in which a compute-bound prefill multiplies `tokens` by the weights; attention is left out."""
     return 2 * active_parameters * tokens / operations_per_s
 

@@ -26,14 +26,14 @@ def write_pages(runs: Mapping[str, Mapping[str, Any]], html: Path | None, csv: P
     from backends.bench.pages import html_page, requests_csv, server_csv, summary_csv
 
     if html is not None:
-        _write(html, html_page(runs))
+        write_file(html, html_page(runs))
     if csv is not None:
-        _write(csv, requests_csv(runs))
-        _write(csv.with_stem(f"{csv.stem}-summary"), summary_csv(runs))
+        write_file(csv, requests_csv(runs))
+        write_file(csv.with_stem(f"{csv.stem}-summary"), summary_csv(runs))
         if told := server_csv(runs):
-            _write(csv.with_stem(f"{csv.stem}-server"), told)
+            write_file(csv.with_stem(f"{csv.stem}-server"), told)
 
 
-def _write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     path.write_text(text, "utf-8", newline="")
     note(f"Written to {path}")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.bench_files import refuse_unwritable, write_pages
-from gateway.cli.console import CliError, err, note, plain
+from gateway.cli import measuring
+from gateway.cli.bench_files import refuse_unwritable, write_file, write_pages
+from gateway.cli.console import CliError, err, plain
 
 if TYPE_CHECKING:
     from backends.bench import BenchConfig, Report
@@ -21,18 +22,7 @@ if TYPE_CHECKING:
 _HEAD = f"{'at once':>8}{'tok/s':>9}{'each p95':>10}{'TTFT p95 ms':>13}{'decoding':>10}{'failed':>8}  target"
 
 
-class _Size(NamedTuple):
-    """rounds: requests of each place; repeats: runs of each point."""
-
-    rounds: int
-    repeats: int
-    max_concurrency: int
-    input_tokens: int
-    output_tokens: int
-
-
-_FULL = _Size(4, 3, 256, 128, 128)
-_QUICK = _Size(2, 1, 32, 64, 32)  # a laptop's CPU carries it
+_MOST, _MOST_QUICK = 256, 32
 
 
 def sweep(
@@ -43,7 +33,7 @@ def sweep(
         str | None,
         typer.Option(envvar=["SEKISHO_KEY", "OPENAI_API_KEY"], show_envvar=True, help="Sent as a bearer token."),
     ] = None,
-    target: Annotated[float, typer.Option(min=0.1, help="Output tokens a second that each should have.")] = 20.0,
+    target: measuring.Target = 20.0,
     ttft_p95: Annotated[
         float | None, typer.Option(min=1, help="Also: milliseconds until the first token, for 95 %. [default: any]")
     ] = None,
@@ -53,20 +43,14 @@ def sweep(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Requests that each of them sends in turn. [default: 4; quick: 2]")
     ] = None,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each point; medians decide. [default: 3; quick: 1]")
-    ] = None,
-    input_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Length of a prompt. [default: 128; quick: 64]")
-    ] = None,
-    output_tokens: Annotated[
-        int | None, typer.Option(min=2, help="Length of an answer. [default: 128; quick: 32]")
-    ] = None,
+    repeats: measuring.Repeats = None,
+    input_tokens: measuring.InputTokens = None,
+    output_tokens: measuring.OutputTokens = None,
     shared_prefix_tokens: Annotated[int, typer.Option(min=0, help="Of the prompt, the same in every request.")] = 0,
-    ignore_eos: Annotated[bool, typer.Option(help="Answers of exactly the length; not every service knows it.")] = True,
-    quick: Annotated[bool, typer.Option("--quick", help="A coarse look, for a laptop.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the prompts; each run takes the next one.")] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds for one request.")] = 600.0,
+    ignore_eos: measuring.IgnoreEos = True,
+    quick: measuring.Quick = False,
+    seed: measuring.Seed = 0,
+    timeout: measuring.Timeout = 600.0,
     output: Annotated[Path | None, typer.Option(help="Also write points, runs and advice here, as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a page that draws each point's median run.")] = None,
     csv: Annotated[
@@ -78,7 +62,7 @@ def sweep(
     from backends.bench.sweep import Target, advice
 
     refuse_unwritable(output=output, html=html, csv=csv)
-    size = _QUICK if quick else _FULL
+    size = measuring.QUICK if quick else measuring.FULL
     config = BenchConfig(
         url=url,
         endpoint=endpoint,
@@ -97,16 +81,32 @@ def sweep(
         raise CliError("this cannot be measured:\n  " + "\n  ".join(faults), exit_code=2)
     wanted = Target(target, ttft_p95)
     try:
-        found, runs = _searched(config, wanted, max_concurrency or size.max_concurrency, repeats or size.repeats)
+        found, runs = _searched(
+            config, wanted, max_concurrency or (_MOST_QUICK if quick else _MOST), repeats or size.repeats
+        )
     except BenchError as fault:
         raise CliError(str(fault)) from fault
-    said = advice(found, wanted)
-    plain(said)
+    said, doubts = advice(found, wanted), _doubts(runs)
+    plain("\n".join([said, *doubts]))
+    told = found.to_dict(wanted) | {"advice": said, "doubts": doubts}
     if output is not None:
         each = {"runs": [report.to_dict() for reports in runs.values() for report in reports]}
-        output.write_text(json.dumps(_as_dict(found, wanted, said) | each, indent=2) + "\n", "utf-8")
-        note(f"Written to {output}")
-    write_pages(_middle_ones(runs), html, csv)
+        write_file(output, json.dumps(told | each, indent=2) + "\n")
+    middle = _middle_ones(runs)
+    if html is not None:
+        from backends.bench.pages import sweep_page
+
+        write_file(html, sweep_page(told, middle))
+    write_pages(middle, None, csv)
+
+
+def _doubts(runs: dict[int, list[Report]]) -> list[str]:
+    """Where the load generator was a bottleneck, so that more than is said here may be carried."""
+    return [
+        f"The load generator was a bottleneck at {number} at once: {'; '.join(reasons)}. The server may be better."
+        for number, reports in sorted(runs.items())
+        if (reasons := next((report.strain.bottlenecks for report in reports if report.strain.bottlenecks), None))
+    ]
 
 
 def _searched(config: BenchConfig, target: Target, limit: int, repeats: int) -> tuple[Sweep, dict[int, list[Report]]]:
@@ -147,15 +147,3 @@ def _line(point: Point) -> str:
         f"{point.concurrency:>8}{point.output_tok_s:>9.1f}{point.per_person_tok_s:>10.1f}{point.ttft_p95_ms:>13.0f}"
         f"{point.decoding:>10.1f}{point.failed:>8}  {point.missed or 'met'}"
     )
-
-
-def _as_dict(found: Sweep, target: Target, said: str) -> dict[str, object]:
-    return {
-        "target_tok_s": target.tok_s,
-        "target_ttft_p95_ms": target.ttft_p95_ms,
-        "best_concurrency": found.best,
-        "bounded": found.bounded,
-        "max_num_seqs": found.max_num_seqs,
-        "advice": said,
-        "points": [asdict(point) | {"meets": point.meets, "queued": point.queued} for point in found.points],
-    }

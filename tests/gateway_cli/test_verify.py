@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from gateway.cli import datadir
 from gateway.cli.console import CliError
 from gateway.cli.main import app
+from gateway.cli.targets import targets_of
 from tests.backends.bench.server import Script, serving
 
-SMALL = ("--quick", "--input-tokens", "30", "--output-tokens", "3")
+SMALL = ("--quick", "--input-tokens", "30", "--output-tokens", "3", "--repeats", "1")
 
 
 async def invoke(*arguments: str) -> Result:
@@ -64,8 +67,9 @@ async def verified(folder: Path, script: Script, *arguments: str) -> tuple[Resul
     async with serving(folder / "s", script) as url:
         small = ("--people", "2", "--limit", "3", "--target", "0.1", *SMALL)
         result = await invoke("verify", "--ours", url, *small, "--output", str(made), *arguments)
-    written = json.loads(made.read_text())
-    return result, {verdict["number"]: verdict for verdict in written["verdicts"]}, written["runs"]
+    assert made.exists(), (result.output, result.exception)
+    [server] = json.loads(made.read_text())["servers"]
+    return result, {verdict["number"]: verdict for verdict in server["verdicts"]}, server["runs"]
 
 
 async def test_six_verdicts_are_printed_and_written_and_the_sixth_needs_a_shape(tmp_path: Path) -> None:
@@ -75,6 +79,7 @@ async def test_six_verdicts_are_printed_and_written_and_the_sixth_needs_a_shape(
     assert {number: verdict["state"] for number, verdict in verdicts.items()} == expected
     assert result.exit_code == 0
     assert "of 6 at once 6 were answered, 0 refused, 0 lost" in result.stdout
+    assert re.search(r"memory \d+ MiB before", result.stdout)  # this process serves
     assert script.peak_in_flight == 32
     assert [run["title"] for run in runs][-3:] == ["2 people", "6 at once", "one more"]
 
@@ -92,17 +97,15 @@ async def test_the_baseline_has_its_own_model_and_is_compared(tmp_path: Path) ->
     ]
 
 
-async def test_a_bandwidth_and_a_shape_give_the_sixth_its_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("backends.bench.sweep._QUEUED_SHARE", 0)  # how busy this machine is does not matter here
+async def test_a_bandwidth_and_a_shape_give_the_sixth_its_bound(tmp_path: Path) -> None:
     script = Script(gap_s=0.001)
-    slow = ("--shape", "smollm2-135m", "--bandwidth", "1")
+    slow = ("--shape", "smollm2-135m", "--bandwidth", "1", "--html", str(tmp_path / "verify.html"))
     result, verdicts, _ = await verified(tmp_path, script, *slow)
     assert verdicts[6]["state"] == "fails"
-    assert "over 100 % the bound itself is wrong" in verdicts[6]["said"]
+    assert "Over 100 % the bound itself is wrong: the time of one request alone at 1" in verdicts[6]["said"]
     assert result.exit_code == 1
     assert f"-> {verdicts[6]['what_to_do']}" in result.stdout
+    assert "six hypotheses" in (tmp_path / "verify.html").read_text().lower()
 
 
 async def test_a_server_that_refuses_everything_fails_the_first_only(tmp_path: Path) -> None:
@@ -112,7 +115,66 @@ async def test_a_server_that_refuses_everything_fails_the_first_only(tmp_path: P
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize(("flag", "expected"), [("--shape", "qwen3-8b"), ("--weights", "Q4_1")])
+async def test_each_of_ours_is_tested_and_told_beside_the_others(tmp_path: Path) -> None:
+    made, page = tmp_path / "verify.json", tmp_path / "verify.html"
+    first, second = Script(gap_s=0.001), Script(status=401)
+    async with serving(tmp_path / "1", first) as one, serving(tmp_path / "2", second) as two:
+        arguments = ("verify", "--ours", one, "--ours", two, "--api-key", "mine", "--people", "1", "--limit", "1")
+        result = await invoke(*arguments, "--target", "0.1", *SMALL, "--output", str(made), "--html", str(page))
+    servers = json.loads(made.read_text())["servers"]
+    assert [server["url"] for server in servers] == [one, two]
+    assert [server["verdicts"][0]["state"] for server in servers] == ["holds", "fails"]
+    assert result.exit_code == 1
+    assert {headers.get("authorization") for headers in first.headers} == {"bearer mine"}
+    assert not any("authorization" in headers for headers in second.headers)  # a key is one server's alone
+    assert "Side by side" in page.read_text()
+
+
+async def test_what_the_engine_says_of_itself_is_told_with_the_fifth(tmp_path: Path) -> None:
+    metrics = "sekisho_engine_num_requests_running 3\nsekisho_engine_num_requests_waiting {}\n"
+    engine = Script(metrics=[metrics.format(0), metrics.format(7)])
+    async with serving(tmp_path / "e", engine) as url:
+        result, verdicts, _ = await verified(tmp_path, Script(gap_s=0.001), "--engine", url)
+    assert verdicts[5]["figures"]["most_waiting"] == 7
+    assert "running at the most 3, waiting at the most 7, KV cache not seen" in result.stdout
+
+
+async def test_of_a_server_elsewhere_the_sixth_needs_its_figures(tmp_path: Path) -> None:
+    _, verdicts, _ = await verified(tmp_path, Script(), "--engine", "http://192.0.2.1:1", "--shape", "smollm2-135m")
+    assert verdicts[6]["state"] == "not run"
+    assert "is on another machine: give --hardware" in verdicts[6]["said"]
+    assert "memory not seen: the engine is on another machine" in verdicts[5]["said"]
+
+
+async def test_a_machine_of_the_list_gives_the_bound_its_figures(tmp_path: Path) -> None:
+    known = ("--shape", "qwen3-8b", "--hardware", "h100")
+    _, verdicts, _ = await verified(tmp_path, Script(gap_s=0.001), *known)
+    assert "Computed for qwen3-8b in BF16, 3350.0 GB/s and 989000 GFLOP/s" in verdicts[6]["said"]
+
+
+@pytest.mark.parametrize("flag", ["--model", "--engine", "--limit", "--api-key"])
+async def test_a_value_for_none_of_ours_is_refused(flag: str) -> None:
+    result = await invoke("verify", "--ours", "unix:/a", *(word for _ in range(2) for word in (flag, "3")))
+    assert isinstance(result.exception, CliError)
+    assert f"{flag} is given 2 times" in str(result.exception)
+
+
+def test_the_engine_of_up_is_found_behind_its_door(tmp_path: Path) -> None:
+    folder = datadir.make_socket_dir(datadir.prepare(tmp_path / "data"))
+    (tmp_path / "data" / "address").write_text("http://127.0.0.1:9")
+    (folder / "engine.sock").touch()
+
+    def engines(*urls: str) -> list[str]:
+        none: dict[str, list[Any]] = {"models": [], "api_keys": [], "engines": [], "limits": []}
+        return [one.engine for one in targets_of(urls, **none, default_limit=1, data_dir=tmp_path / "data")]
+
+    assert engines("http://127.0.0.1:9/v1", "http://127.0.0.1:8") == [
+        f"unix:{folder}/engine.sock",
+        "http://127.0.0.1:8",
+    ]
+
+
+@pytest.mark.parametrize(("flag", "expected"), [("--shape", "qwen3-8b"), ("--weights", "Q4_1"), ("--hardware", "h100")])
 async def test_an_unknown_name_is_refused_with_those_that_are_known(flag: str, expected: str) -> None:
     result = await invoke("verify", flag, "nonsense")
     assert isinstance(result.exception, CliError)

@@ -19,9 +19,12 @@ def html_page(runs: Runs, title: str = "Serving benchmark") -> str:
 
     They are drawn together, in this order; without the details of requests there are only the table and one plot.
     """
-    return document(
-        title, f'{_about(runs)}\n{_remarks(runs)}<div class="plots">\n{plots(runs)}</div>\n{_table(runs)}\n'
-    )
+    return document(title, runs_body(runs))
+
+
+def runs_body(runs: Runs) -> str:
+    """What the page says of the runs, to stand in another one too."""
+    return f'{_about(runs)}\n{_remarks(runs)}<div class="plots">\n{plots(runs)}</div>\n{_table(runs)}\n'
 
 
 def _about(runs: Runs) -> str:

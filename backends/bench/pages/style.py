@@ -21,7 +21,7 @@ body {
 }
 main { max-width: 68rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
 h1 { margin: 0; font-size: 1.5rem; line-height: 1.3; overflow-wrap: anywhere; }
-h2 { margin: 2rem 0 0.75rem; font-size: 1.125rem; }
+h2 { margin: 2rem 0 0.75rem; font-size: 1.125rem; overflow-wrap: anywhere; }
 p { margin: 0.25rem 0; overflow-wrap: anywhere; }
 ul { padding-left: 1.25rem; overflow-wrap: anywhere; }
 [lang=ja] { color: var(--soft); font-weight: normal; font-size: 0.875em; }
@@ -54,6 +54,15 @@ svg text { fill: var(--soft); font-size: 12px; }
 .c3 { --c: var(--c3); } .c4 { --c: var(--c4); } .c5 { --c: var(--c5); }
 .d1 { stroke-dasharray: 6 2; } .d2 { stroke-dasharray: 2 2; }
 .d3 { stroke-dasharray: 8 2 2 2; } .d4 { stroke-dasharray: 10 3; }
+.verdicts { list-style-position: inside; padding: 0; }
+.verdicts li, .advice {
+  margin-top: 0.75rem; padding: 0.75rem 1rem;
+  background: var(--card); border: 1px solid var(--line); border-radius: 0.5rem;
+}
+.state { display: inline-block; padding: 0 0.5rem; border: 1px solid currentcolor; border-radius: 1rem; }
+.state.holds, .state.holds [lang=ja] { color: var(--c0); }
+.state.fails, .state.fails [lang=ja] { color: var(--c3); font-weight: bold; }
+.state.unknown { color: var(--soft); }
 .key { list-style: none; display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; margin: 0.5rem 0 0; padding: 0; }
 .key li { font-size: 0.8125rem; }
 .key svg { display: inline-block; width: 24px; height: 10px; margin-right: 0.4rem; vertical-align: baseline; }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -11,6 +10,7 @@ from playwright.sync_api import sync_playwright
 
 from backends.bench.pages import html_page
 from tests.backends.bench.results import EVIL, answered, failed, result
+from tests.backends.bench.seen import Seen
 from tests.gateway.chromium import chromium
 
 RUNS = {
@@ -21,31 +21,6 @@ RUNS = {
     )
     for count in (1, 4)
 }
-
-
-class Seen(HTMLParser):
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[str] = []
-        self.open: list[str] = []
-        self.figures: list[str] = []
-        self.cells: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [name for name, _ in attrs]
-        self.figures += [value or "" for name, value in attrs if tag == "svg" and name == "aria-label"]
-        self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self.open.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if "td" in self.open:
-            self.cells.append(data)
 
 
 def test_it_fetches_nothing_and_runs_nothing() -> None:
