@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from gateway.api import admin, assets, batches, embeddings, files, health, openai, prefixes, responses, sign_in
-from gateway.api.chat import about, answers, conversations
+from gateway.api.chat import about, answers, conversations, templates, usage
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -43,6 +43,11 @@ ROUTES = (
     Route("GET", "/v1/batches/{id}", batches.show, "batches"),
     Route("POST", "/v1/batches/{id}/cancel", batches.cancel, "batches"),
     Route("GET", "/chat/v1/settings", about.settings, "chat"),
+    Route("GET", "/chat/v1/usage", usage.usage, "chat"),
+    Route("GET", "/chat/v1/templates", templates.list_, "chat"),
+    Route("GET", "/chat/v1/templates/{name}", templates.show, "chat"),
+    Route("PUT", "/chat/v1/templates/{name}", templates.put, "chat"),
+    Route("DELETE", "/chat/v1/templates/{name}", templates.delete, "chat"),
     Route("GET", "/chat/v1/conversations", conversations.list_, "chat"),
     Route("POST", "/chat/v1/conversations", conversations.create, "chat"),
     Route("DELETE", "/chat/v1/conversations", conversations.delete_all, "chat"),

@@ -9,6 +9,7 @@ from gateway.chat.book import Book, Limits
 from gateway.chat.forgetting import Forgetting
 from gateway.chat.journal import Journal
 from gateway.chat.running import Means, Serve
+from gateway.chat.templates import Templates
 from gateway.settings import Settings
 from gateway.store.redis import Store
 from gateway.store.sealing import Sealer
@@ -19,6 +20,7 @@ class Chat:
     book: Book
     answers: Answers
     forgetting: Forgetting
+    templates: Templates
 
 
 def chat(settings: Settings, store: Store, server_key: bytes, serve: Serve) -> Chat:
@@ -29,4 +31,4 @@ def chat(settings: Settings, store: Store, server_key: bytes, serve: Serve) -> C
     )
     book, journal = Book(store, sealer, limits), Journal(store, sealer, settings.lease_seconds)
     means = Means(store, book, journal, serve, settings.chat_unread_minutes * 60, kept_seconds)
-    return Chat(book, Answers(means), Forgetting(store))
+    return Chat(book, Answers(means), Forgetting(store), Templates(store, sealer))

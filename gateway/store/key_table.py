@@ -289,6 +289,13 @@ KEYS = (
         "whose it is, model, head, times and size; encrypted: title, system prompt, parameters, messages (m:<id>)",
     ),
     Key(
+        "{sekisho}:chat-templates:<tenant>",
+        "hash",
+        "fields until deleted",
+        "chat.templates",
+        "prompt templates that a tenant's people share: name > text and whose it is, encrypted",
+    ),
+    Key(
         "{sekisho}:answer:<message>",
         "hash",
         "chat_unread_minutes after its end",

@@ -160,6 +160,10 @@ def chat(conversation_id: str) -> str:
     return f"{TAG}:chat:{conversation_id}"
 
 
+def chat_templates(tenant: str) -> str:
+    return f"{TAG}:chat-templates:{quote(tenant, safe='@')}"
+
+
 def answer(message_id: str) -> str:
     return f"{TAG}:answer:{message_id}"
 
