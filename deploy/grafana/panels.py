@@ -48,7 +48,7 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Panel:
-    """`about`: what the figure means, in English and Japanese. `quiet`: nothing to draw is good news."""
+    """`about`: what the figure means, in English and Japanese. `quiet`: nothing to draw is usual, and reads as 0."""
 
     title: str
     about: tuple[str, str]

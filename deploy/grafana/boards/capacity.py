@@ -207,6 +207,7 @@ CAPACITY = Board(
                 Query(f"60 * {per_second('sekisho_batch_lines_total', by='result')}", "{{result}}"),
                 Query("sum(sekisho_batches_running)", "batches under way"),
             ],
+            quiet=True,
         ),
     ],
 )
