@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, assets, batches, embeddings, files, health, openai, prefixes, responses, sign_in
+from gateway.api import admin, assets, batches, embeddings, files, health, openai, plan, prefixes, responses, sign_in
 from gateway.api.chat import about, answers, conversations, templates, usage
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
@@ -64,6 +64,8 @@ ROUTES = (
     Route("GET", "/metrics", health.metrics, "metrics", role="auditor"),
     Route("GET", "/", sign_in.landing),
     Route("GET", "/account", sign_in.account),
+    Route("GET", "/plan", plan.show),
+    Route("GET", "/plan/v1/measured", plan.measured),
     Route("GET", "/auth/sign-in", sign_in.begin),
     Route("GET", "/auth/callback", sign_in.callback),
     Route("GET", "/auth/local", sign_in.local),
@@ -72,7 +74,10 @@ ROUTES = (
     Route("POST", "/auth/backchannel-logout", sign_in.back_channel_logout),
     Route("GET", "/web/style.css", sign_in.style),
     Route("GET", "/web/{file}", assets.asset),
-    *(Route(one.method, one.path, one, one.endpoint, one.role) for one in (*admin.OPERATIONS, admin.DOCUMENT)),
+    *(
+        Route(one.method, one.path, one, one.endpoint, one.role)
+        for one in (*admin.OPERATIONS, admin.DOCUMENT, *plan.OPERATIONS)
+    ),
 )
 
 # Everything needs a key or a session but these. They tell nothing of users, models or load.
@@ -91,7 +96,7 @@ PUBLIC_PATHS = {
 # Asked every few seconds, by machines: not worth a line in the log each.
 PROBES = frozenset({"/healthz", "/readyz"})
 # Pages that need a session: a person who opens one without it is asked to sign in, and comes back.
-PAGES = frozenset({"/account"})
+PAGES = frozenset({"/account", "/plan"})
 
 
 class _Open(NamedTuple):

@@ -138,13 +138,15 @@ class Prefill:
 class Advice:
     """max_num_seqs: 0 where one person alone is too slow, or finds no room. machines: None then.
 
-    wait_s: until the last of all people, who ask at once, has a turn on one machine; None where nobody has one.
+    per_user_tok_s: of each where so many are served, or one alone. wait_s: until the last of all people, who ask at
+    once, has a turn on one machine; None where nobody has one.
     """
 
     max_num_seqs: int
     limited_by: str
     machines: int | None
     expected_share: float
+    per_user_tok_s: float
     wait_s: float | None
 
 
@@ -259,11 +261,11 @@ def _advice(model: Model, hardware: Hardware, load: Load, memory: Memory | None)
     held = math.inf if memory is None else math.floor(next(iter(memory.conversations.values())))
     seats = int(min(quick, held))
     limited_by = "speed" if quick <= held else "memory"
+    step = step_time(max(seats, 1), model, hardware, load) / share
     if not seats:
-        return Advice(0, limited_by, None, share, None)
-    turn = batched_seconds(load.output_tokens, step_time(seats, model, hardware, load)) / share
-    wait = wait_seconds(max(0, load.people - seats), turn, seats)
-    return Advice(seats, limited_by, math.ceil(load.people / seats), share, wait)
+        return Advice(0, limited_by, None, share, 1 / step, None)
+    wait = wait_seconds(max(0, load.people - seats), batched_seconds(load.output_tokens, step), seats)
+    return Advice(seats, limited_by, math.ceil(load.people / seats), share, 1 / step, wait)
 
 
 def _total(batch: int, model: Model, hardware: Hardware, load: Load) -> float:

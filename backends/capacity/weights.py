@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 # Format -> bits a weight, with the scales of its groups; and bits a row, for a scale that stands once in it.
@@ -81,18 +82,23 @@ def experts_read_skewed(shape: ModelShape, tokens: int, exponent: float = 1.0) -
     number, each = shape.num_experts, shape.experts_per_token
     if each >= number:
         return float(number)
-    popularity = [rank**-exponent for rank in range(1, number + 1)]
+    return _expected(number, exponent, tokens * _time_of(number, exponent, each))
 
-    def expected(time: float) -> float:
-        return sum(1 - math.exp(-one * time) for one in popularity)
 
+def _expected(number: int, exponent: float, time: float) -> float:
+    return sum(1 - math.exp(-time * rank**-exponent) for rank in range(1, number + 1))
+
+
+@lru_cache(64)
+def _time_of(number: int, exponent: float, each: int) -> float:
+    """The t of `experts_read_skewed`."""
     low, high = 0.0, 1.0
-    while expected(high) < each:
+    while _expected(number, exponent, high) < each:
         high *= 2
     for _ in range(60):  # halvings: to the last bit
         middle = (low + high) / 2
-        low, high = (middle, high) if expected(middle) < each else (low, middle)
-    return expected(high * tokens)
+        low, high = (middle, high) if _expected(number, exponent, middle) < each else (low, middle)
+    return high
 
 
 def step_weight_bytes(

@@ -12,12 +12,15 @@ import pytest
 
 from gateway.identity import local_link
 from gateway.identity.api_keys import local_admin
+from tests.external.packages import npm_packages
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
 
     from tests.gateway.conftest import RunningDoor
 
+AXE = Path(__file__).parents[1] / "external" / "axe"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 NewContext = Callable[..., Awaitable["BrowserContext"]]
 
 
@@ -64,3 +67,11 @@ async def enter(door: RunningDoor, page: Page, path: str = "/") -> None:
     link = await local_link.make(door.app.door.store, (await local_admin(door.app.door.directory)).id)
     await page.goto(door.url + link)
     await page.goto(door.url + path)
+
+
+async def faults_of_access(page: Page) -> list[str]:
+    """What axe finds against WCAG 2.2, A and AA, and what it holds for good practice."""
+    npm_packages(AXE, "axe")
+    await page.evaluate((AXE / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8"))
+    found = await page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
+    return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]

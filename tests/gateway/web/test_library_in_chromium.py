@@ -97,7 +97,7 @@ async def test_the_language_is_chosen_in_the_header_and_kept(door: RunningDoor, 
     assert await page.inner_text("nav a >> nth=0") == "ホーム"
     assert await page.evaluate("[format.duration(312), format.duration(0.0123), format.bytes(3 * 2 ** 30)]") == [
         "5 分 12 秒",
-        "12.3 ミリ秒",
+        "12.3 ms",
         "3.00 GiB",
     ]
 

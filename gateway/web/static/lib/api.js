@@ -1,11 +1,12 @@
 // The door's API as pages ask it: with the session's cookie, and errors as the door tells them.
 
 export class ApiError extends Error {
-  constructor(status, { message, code } = {}, headers = new Headers()) {
+  constructor(status, { message, code, param } = {}, headers = new Headers()) {
     super(message ?? `HTTP ${status}`);
     this.name = "ApiError";
     this.status = status; // 0: nobody answered
     this.code = code ?? null;
+    this.param = param ?? null; // the field that it is about
     this.retryAfter = Number(headers.get("retry-after")) || null; // seconds
     this.requestId = headers.get("x-request-id");
   }

@@ -33,8 +33,8 @@ export function decimalBytes(value) {
 
 /** A length of time: 12 ms, 3.4 s, 5 min 12 s, 2 h 5 min. */
 export function duration(seconds) {
-  const [ms, s, min, hour] = language === "ja" ? ["ミリ秒", "秒", "分", "時間"] : ["ms", "s", "min", "h"];
-  if (seconds < 0.9995) return `${rounded(seconds * 1000)} ${ms}`;
+  const [s, min, hour] = language === "ja" ? ["秒", "分", "時間"] : ["s", "min", "h"];
+  if (seconds < 0.9995) return `${rounded(seconds * 1000)} ms`;
   if (seconds < 59.95) return `${number(seconds, seconds < 9.995 ? 2 : 1)} ${s}`;
   const whole = Math.round(seconds);
   const minutes = Math.floor(whole / 60);

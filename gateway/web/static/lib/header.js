@@ -6,10 +6,14 @@ import { setTheme, theme, THEMES } from "./theme.js";
 import { language, LANGUAGES, setLanguage, words } from "./words.js";
 
 // In this order. roles: who may open it; everyone without.
-const LINKS = [{ path: "/", word: "home" }];
+const LINKS = [
+  { path: "/", word: "home" },
+  { path: "/plan", word: "plan" },
+];
 
 const say = words({
   home: { en: "Home", ja: "ホーム" },
+  plan: { en: "Planner", ja: "容量計画" },
   pages: { en: "Pages", ja: "ページ" },
   menu: { en: "Account and settings", ja: "アカウントと設定" },
   account: { en: "Where you are signed in", ja: "サインイン中のブラウザー" },
