@@ -9,18 +9,6 @@ from typing import Any
 
 from backends.bench.pages.figures import Result, requests
 
-_DETAILS = {
-    "input_lens",
-    "output_lens",
-    "ttfts",
-    "itls",
-    "start_times",
-    "latencies",
-    "queue_times",
-    "errors",
-    "error_counts",
-}
-
 
 def requests_csv(runs: Mapping[str, Result]) -> str:
     """Times in seconds, from the first request of the run. Empty where something did not come."""
