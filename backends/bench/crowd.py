@@ -84,15 +84,14 @@ def _looked(log: ServerLog, waited: float | None, memory: Memory) -> str:
     running, kv, preempted = (
         most.get(name) for name in ("num_requests_running", "kv_cache_usage_perc", "num_preemptions")
     )
-    seen = [
+    figures = [
         f"running at the most {_or_not_seen(running)}",
         f"waiting at the most {_or_not_seen(waited)}",
         "KV cache " + ("not seen" if kv is None else f"up to {kv:.0%}"),
         f"preemptions {_or_not_seen(preempted)}",
-        f"memory {_memory(memory)}",
     ]
     why = f" ({log.absent})" if log.absent else ""
-    return f"Seen of the engine: {', '.join(seen)}{why}."
+    return f"Seen of the engine: {', '.join(figures)}{why}; memory {_memory(memory)}."
 
 
 def _or_not_seen(count: float | None) -> str:
@@ -101,7 +100,7 @@ def _or_not_seen(count: float | None) -> str:
 
 def _memory(memory: Memory) -> str:
     if memory.absent:
-        return f"not seen: {memory.absent}"
+        return f"not seen ({memory.absent})"
     before, most, after = (size / _MIB for size in memory[:3])
     return f"{before:.0f} MiB before, {most:.0f} at the most, {after:.0f} afterwards"
 

@@ -38,7 +38,7 @@ async def test_a_sweep_prints_each_point_and_writes_what_it_recommends(tmp_path:
     assert [point["concurrency"] for point in made["points"]] == [1, 2, 3]
     assert [run["num_prompts"] for run in made["runs"]] == [2, 2, 4, 4, 6, 6]  # twice each
     assert [line.split()[0] for line in result.stdout.splitlines()[1:4]] == ["1", "2", "3"]
-    assert "Recommended: --max-num-seqs 3." in result.stdout
+    assert "Recommended: --max-num-seqs 3 (`sekisho up --max-num-seqs 3`" in result.stdout
     assert script.peak_in_flight == 3
     prompts = [body["messages"][0]["content"] for body in script.bodies if body["max_tokens"] == 3]
     assert len(set(prompts)) == len(prompts)
@@ -143,7 +143,7 @@ async def test_of_a_server_elsewhere_the_sixth_needs_its_figures(tmp_path: Path)
     _, verdicts, _ = await verified(tmp_path, Script(), "--engine", "http://192.0.2.1:1", "--shape", "smollm2-135m")
     assert verdicts[6]["state"] == "not run"
     assert "is on another machine: give --hardware" in verdicts[6]["said"]
-    assert "memory not seen: the engine is on another machine" in verdicts[5]["said"]
+    assert "memory not seen (the engine is on another machine)" in verdicts[5]["said"]
 
 
 async def test_a_machine_of_the_list_gives_the_bound_its_figures(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -20,6 +21,11 @@ def document(title: str, body: str) -> str:
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{escape(title)}</h1>\n{body}</main>\n</body>\n</html>\n"
     )
+
+
+def marked(text: str) -> str:
+    """Escaped; what stands in backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def japanese(html: str) -> str:
@@ -62,6 +68,9 @@ def figure(
 
 
 def _swatch(kind: str, style: str) -> str:
-    shape = "M0 0H24V10H0Z" if kind == "area" else "M0 5H24"
-    path = f'<path class="{kind} {style}" d="{shape}"/>'
-    return f'<svg viewBox="0 0 24 10" aria-hidden="true">{path}</svg>'
+    if kind == "dots":
+        drawn = f'<circle class="dot {style}" cx="12" cy="5" r="4"/>'
+    else:
+        shape = "M0 0H24V10H0Z" if kind == "area" else "M0 5H24"
+        drawn = f'<path class="{kind} {style}" d="{shape}"/>'
+    return f'<svg viewBox="0 0 24 10" aria-hidden="true">{drawn}</svg>'

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from backends.bench.pages.document import document, figure, heading, japanese, table
+from backends.bench.pages.document import document, figure, heading, japanese, marked, table
 from backends.bench.pages.page import Runs, runs_body
 from backends.bench.pages.svg import Series, fitted
 
@@ -16,7 +16,7 @@ Told = Mapping[str, Any]
 def sweep_page(sweep: Told, runs: Runs) -> str:
     """`sweep`: `advice`, `doubts`, `target_tok_s` and `points`, each with the names of `Point`; `runs`: detailed
     results by what each is called."""
-    advice = "".join(f"<p>{escape(line)}</p>\n" for line in (sweep["advice"], *sweep["doubts"]))
+    advice = "".join(f"<p>{marked(line)}</p>\n" for line in (sweep["advice"], *sweep["doubts"]))
     points = sweep["points"]
     plots = _plot(
         points, "per_person_tok_s", "Speed of each person", "一人あたりの速度", "tok/s (p95)", sweep["target_tok_s"]

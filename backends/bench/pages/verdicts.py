@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from backends.bench.pages.document import document, figure, heading, japanese, table
+from backends.bench.pages.document import document, figure, heading, japanese, marked, table
 from backends.bench.pages.svg import Axis, Series, fitted
 
 Told = Mapping[str, Any]
@@ -40,20 +40,21 @@ def _summary(servers: Sequence[Told]) -> str:
 
 
 def _server(server: Told) -> str:
-    against = f"baseline: {escape(server['baseline'])}" if server["baseline"] else "no baseline"
+    baseline = escape(server["baseline"]) if server["baseline"] else "–"
     verdicts = server["verdicts"]
     plots = _speeds(verdicts) + _shares(verdicts)
     return (
         f"<h2>{escape(server['url'])}</h2>\n"
-        f'<p class="soft">{against} · limit: {server["limit"]} {japanese("ベースライン / 同時実行の上限")}</p>\n'
+        f'<p class="soft">baseline {japanese("ベースライン")}: {baseline} · '
+        f"limit {japanese('同時実行の上限')}: {int(server['limit'])}</p>\n"
         f'<ol class="verdicts">\n{"".join(map(_verdict, verdicts))}</ol>\n<div class="plots">\n{plots}</div>\n'
     )
 
 
 def _verdict(verdict: Told) -> str:
-    lines = [f"<p>{escape(verdict['said'])}</p>"]
+    lines = [f"<p>{marked(verdict['said'])}</p>"]
     if verdict["what_to_do"]:
-        lines.append(f"<p>→ {escape(verdict['what_to_do'])}</p>")
+        lines.append(f"<p>→ {marked(verdict['what_to_do'])}</p>")
     for doubt in verdict["doubts"]:
         slow = japanese("負荷生成側が限界でした")
         lines.append(f"<p>the load generator was a bottleneck, {escape(doubt)} {slow}</p>")

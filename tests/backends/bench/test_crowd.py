@@ -72,7 +72,7 @@ def test_what_was_not_seen_is_told_with_its_reason() -> None:
     verdict = judged(report(32), engine=Witness(ServerLog(absent="it answered 401"), Memory(absent="it is elsewhere")))
     assert verdict.state == "holds"
     assert "waiting at the most not seen, KV cache not seen, preemptions not seen" in verdict.said
-    assert "memory not seen: it is elsewhere (it answered 401)" in verdict.said
+    assert "preemptions not seen (it answered 401); memory not seen (it is elsewhere)." in verdict.said
     assert verdict.figures["most_waiting"] is None
 
 

@@ -12,7 +12,6 @@ from backends.bench.hypotheses import Verdict, answers, failed, gives_each, not_
 from backends.bench.pages import sweep_page, verification_page
 from backends.bench.share import Share, keeps_its_share
 from backends.bench.sweep import Sweep, Target, point_of
-from backends.bench.verification import Proof
 from tests.backends.bench.reports import report
 from tests.backends.bench.results import EVIL, answered, result
 from tests.backends.bench.seen import Seen
@@ -31,7 +30,7 @@ VERDICTS = [
 
 def server(url: str = EVIL, verdicts: list[Verdict] = VERDICTS, baseline: str | None = EVIL) -> dict[str, Any]:
     told = [verdict.to_dict() for verdict in verdicts]
-    return {"url": url, "baseline": baseline, "limit": Proof.limit, "verdicts": told}
+    return {"url": url, "baseline": baseline, "limit": 64, "verdicts": told}
 
 
 def swept(advice: str = EVIL) -> str:
@@ -55,6 +54,7 @@ def test_each_verdict_stands_with_what_it_rests_on_and_what_to_do() -> None:
         assert verdict.claim.replace("'", "&#x27;") in one
         assert ("→" in one) == (verdict.state == "fails")
     assert "--max-num-seqs 8" in shown[2]
+    assert "<code>sekisho bench sweep</code>" in shown[2]
     assert "the load generator was a bottleneck, 64 at once" in shown[4]
     assert Seen(page).figures == ["Speed of each person", "Measured share of the computed bound"]
 
