@@ -94,9 +94,9 @@ def bound(at_once: int, work: Work, shape: ModelShape, layers: str, rates: Rates
             bandwidth_bytes_per_s=rates.bandwidth,
         )
 
-    prefill, next_token, products = _multiplied(work, shape, rates.operations)
+    prefill, products = _multiplied(work, shape, rates.operations)
     limits = {
-        "the time of one request alone": max(prefill, step(1)) + (work.output - 1) * max(next_token, step(1)),
+        "the time of one request alone": max(prefill, step(1)) + (work.output - 1) * step(1),
         "the memory": work.output * step(at_once),
         "the products": at_once * products,
     }
@@ -104,17 +104,17 @@ def bound(at_once: int, work: Work, shape: ModelShape, layers: str, rates: Rates
     return Bound(at_once * work.output / limits[set_by], set_by)
 
 
-def _multiplied(work: Work, shape: ModelShape, operations: float | None) -> tuple[float, float, float]:
-    """Seconds of products: of a prompt up to its first token, of each later token, of the whole request."""
+def _multiplied(work: Work, shape: ModelShape, operations: float | None) -> tuple[float, float]:
+    """Seconds of products: of a prompt up to its first token, and of the whole request."""
     if operations is None:
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0
 
     def seconds(parameters: float, tokens: float) -> float:
         return prefill_seconds(tokens, active_parameters=parameters, operations_per_s=operations)
 
     layers, head = active_parameters(shape), shape.vocab_size * shape.hidden_size
-    prefill, next_token = seconds(layers, work.prompt) + seconds(head, 1), seconds(layers + head, 1)
-    return prefill, next_token, prefill + (work.output - 1) * next_token
+    prefill = seconds(layers, work.prompt) + seconds(head, 1)
+    return prefill, prefill + seconds(layers + head, work.output - 1)
 
 
 def copy_bandwidth(total_bytes: int = _BYTES, rounds: int = _ROUNDS) -> float:

@@ -145,8 +145,8 @@ def advice(sweep: Sweep, target: Target) -> str:
         )
     best = by_number[sweep.best]
     said = (
-        f"Recommended: --max-num-seqs {sweep.best} (`sekisho up --max-num-seqs {sweep.best}`; of another engine its own "
-        f"flag, and max_concurrency: {sweep.best} in `backends` of the settings file)."
+        f"Recommended: --max-num-seqs {sweep.best} (`sekisho up --max-num-seqs {sweep.best}`; of another engine its "
+        f"own flag, and max_concurrency: {sweep.best} in `backends` of the settings file)."
     )
     if not sweep.bounded:
         said += f" The target of {target.tok_s:g} tok/s was still met there: a higher --max-concurrency may find more."
