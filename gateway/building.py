@@ -215,10 +215,17 @@ def _show(metrics: Metrics, store: Store, lines: Lines, fleet: Fleet, providers:
     told = {
         "running": ("Requests that a backend says it runs.", "running"),
         "waiting": ("Requests that a backend says wait in it.", "waiting"),
+        "preempted": ("Of those, the ones that ran before.", "preempted"),
         "kv_usage_ratio": ("Part of its KV cache that a backend says is in use, 0 to 1.", "kv_use"),
     }
     for name, (help_text, figure) in told.items():
         of_backends(f"sekisho_backend_{name}", help_text, partial(fleet.loads, attrgetter(figure)))
+    metrics.totals_of_each(
+        "backend",
+        "sekisho_backend_preemptions",
+        "Requests that a backend says it put back to make room, since it started.",
+        partial(fleet.loads, attrgetter("preemptions")),
+    )
     metrics.gauges(
         "sekisho_backend_state",
         "1 for the state that a backend is in: failing is an open circuit.",

@@ -77,6 +77,8 @@ class Histograms(Collector):
 class Gauges(Collector):
     """Figures that are read when they are asked for."""
 
+    _family: type[GaugeMetricFamily] | type[CounterMetricFamily] = GaugeMetricFamily
+
     def __init__(
         self, name: str, help_text: str, labels: Sequence[str], values: Callable[[], Mapping[Labels, float]]
     ) -> None:
@@ -84,8 +86,14 @@ class Gauges(Collector):
         self._labels = labels
         self._values = values
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily(*self._about, labels=self._labels)
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        family = self._family(*self._about, labels=self._labels)
         for labels, value in self._values().items():
             family.add_metric(labels, value)
         yield family
+
+
+class Totals(Gauges):
+    """The same of what somebody else counts. `name` without its `_total`."""
+
+    _family = CounterMetricFamily

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from backends.edges import FIRST_TOKEN, INTER_TOKEN, LATENCY
 from gateway.scope import RequestScope
-from gateway.telemetry.families import Counters, Gauges, Histograms, Labels
+from gateway.telemetry.families import Counters, Gauges, Histograms, Labels, Totals
 from gateway.telemetry.objectives import USUAL, Objectives, token_seconds
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -93,7 +93,11 @@ class Metrics:
 
     def of_each(self, label: str, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
         """The same with one label."""
-        self.gauges(name, help_text, (label,), lambda: {(one,): value for one, value in values().items()})
+        self.gauges(name, help_text, (label,), _by_one(values))
+
+    def totals_of_each(self, label: str, name: str, help_text: str, values: Callable[[], Mapping[str, float]]) -> None:
+        """The same of what each counts itself."""
+        self._registry.register(Totals(name, help_text, (label,), _by_one(values)))
 
     def render(self) -> bytes:
         return bytes(generate_latest(self._registry))
@@ -130,3 +134,7 @@ class Metrics:
         histograms = Histograms(f"sekisho_{name}_seconds", help_text, edges, labels)
         self._registry.register(histograms)
         return histograms
+
+
+def _by_one(values: Callable[[], Mapping[str, float]]) -> Callable[[], Mapping[Labels, float]]:
+    return lambda: {(one,): value for one, value in values().items()}

@@ -16,8 +16,7 @@ from tests.house.tree import ROOT
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 GRAFANA = ROOT / "deploy" / "grafana"
 
-# Beside ours: Prometheus' own, and what is read of vLLM, as it documents it.
-_OTHERS = {"up": frozenset[str](), "vllm:num_preemptions_total": frozenset({"model_name", "engine"})}
+_PROMETHEUS_OWN = {"up": frozenset[str]()}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -43,7 +42,7 @@ def known() -> dict[str, frozenset[str]]:
     """Labels by metric: what gateway and engine export, and what the rules record."""
     ours = documented("The gateway") | documented("The native engine")
     recorded = {rule["record"]: left(rule["expr"]) for rule in rules() if "record" in rule}
-    return {name: family.labels for name, family in ours.items()} | recorded | _OTHERS
+    return {name: family.labels for name, family in ours.items()} | recorded | _PROMETHEUS_OWN
 
 
 def braced(text: str, pattern: str = r"\{\{ ?\$labels\.(\w+)") -> set[str]:

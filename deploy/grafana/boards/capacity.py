@@ -112,6 +112,24 @@ CAPACITY = Board(
             ],
         ),
         Panel(
+            "Prompt tokens that were cached",
+            (
+                "Share of booked prompt tokens that an engine had computed before. Prompts that begin alike: high.",
+                "計上したプロンプトのうち、計算済みだった割合。共通の前文が多いほど高い。",
+            ),
+            "percentunit",
+            [
+                Query(
+                    share(
+                        per_second("sekisho_cached_tokens_total", _MODEL, "model"),
+                        per_second("sekisho_tokens_total", f'kind="prompt", {_MODEL}', "model"),
+                    ),
+                    "{{model}}",
+                )
+            ],
+            most=1,
+        ),
+        Panel(
             "KV cache in use",
             (
                 "Of each engine, as it tells. Near 1 requests preempt each other.",
@@ -121,6 +139,20 @@ CAPACITY = Board(
             [Query(f"max by (backend) (sekisho_backend_kv_usage_ratio{{{_BACKEND}}})", "{{backend}}")],
             limit=Limit(0.9),
             most=1,
+        ),
+        Panel(
+            "Preemptions a minute",
+            (
+                "Requests put back to make room, as each engine tells: their work is done twice.",
+                "場所を空けるために戻されたリクエスト（エンジンの自己申告）。計算が二度になる。",
+            ),
+            "short",
+            [
+                Query(
+                    f"60 * max by (backend) (rate(sekisho_backend_preemptions_total{{{_BACKEND}}}[$__rate_interval]))",
+                    "{{backend}}",
+                )
+            ],
         ),
         Panel(
             "Requests in each backend",

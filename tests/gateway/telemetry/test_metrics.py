@@ -183,7 +183,7 @@ class Telling(FakeBackend):
     """An engine that is rather full, and does not say how many wait."""
 
     async def load(self) -> Load:
-        return Load(running=3, kv_use=0.93)
+        return Load(running=3, kv_use=0.93, preemptions=7)
 
 
 async def test_what_an_engine_says_of_its_load_is_shown_and_nothing_in_the_place_of_what_it_does_not_say(
@@ -193,6 +193,7 @@ async def test_what_an_engine_says_of_its_load_is_shown_and_nothing_in_the_place
     fake = frozenset({("backend", "fake")})
     await eventually(lambda: of(door).get(("sekisho_backend_kv_usage_ratio", fake)) == 0.93)
     assert of(door)["sekisho_backend_running", fake] == 3
+    assert of(door)["sekisho_backend_preemptions_total", fake] == 7
     assert ("sekisho_backend_waiting", fake) not in of(door)
 
 
