@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
+_escaped = json.JSONEncoder(default=str).encode
 _ABOUT: ContextVar[Mapping[str, str] | None] = ContextVar("about", default=None)
 
 
@@ -48,7 +51,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1] is not None:
             fields["exception"] = _places(record.exc_info[1]) if request else self.formatException(record.exc_info)
-        return json.dumps(fields, default=str)
+        return _encode(fields)
 
 
 def setup(level: str | int, always: Mapping[str, Any] | None = None) -> None:
@@ -62,7 +65,16 @@ def setup(level: str | int, always: Mapping[str, Any] | None = None) -> None:
 
 
 def _rfc3339(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03}Z"
+
+
+def _encode(fields: Mapping[str, Any]) -> str:
+    """Quickly where all is ASCII already, as it mostly is."""
+    try:
+        line = msgspec.json.encode(fields, enc_hook=str)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return _escaped(fields)
+    return line.decode() if line.isascii() else _escaped(fields)
 
 
 def _places(error: BaseException) -> str:

@@ -4,7 +4,8 @@
     .venv/bin/python deploy/bench/door.py
 
 Generator, door, Valkey and engine share this machine. Beside it, in turn: the same through the barest gateway that
-the same server and client allow (passthrough.py), and straight to the engine.
+the same server and client allow (passthrough.py), and straight to the engine. With --traced also the door with tracing
+on, every request of it, to a collector that takes all at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +43,10 @@ BODY = b'{"model":"fake","stream":%s,"messages":[{"role":"user","content":"' + b
 
 
 class Engine(asyncio.Protocol):
-    """Speaks just enough HTTP: models at once, completions as events, a millisecond apart where a stream is wanted."""
+    """Speaks just enough HTTP: models at once, completions as events, a millisecond apart where a stream is wanted.
+
+    It is the collector of traces too.
+    """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport, self._buffer = transport, b""
@@ -53,6 +57,9 @@ class Engine(asyncio.Protocol):
         if not end or len(rest) < _content_length(head):
             return
         self._buffer = b""
+        if head.startswith(b"POST /v1/traces"):
+            self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            return
         if head.startswith(b"GET"):
             self._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(MODELS), MODELS))
             return
@@ -156,13 +163,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=10_000, help="of each kind and way")
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--traced", action="store_true", help="also with tracing on")
     arguments = parser.parse_args()
     out(describe(), f"\n\n{'':40}{'per second':>11}{'p50 ms':>9}{'p99 ms':>9}{'failed':>8}{'CPU us each':>13}")
-    with tempfile.TemporaryDirectory() as folder, engine() as bare, passthrough(bare) as least, \
-            door(Path(folder), bare.port) as ours:  # fmt: skip
+    with ExitStack() as stack:
+        bare = stack.enter_context(engine())
+        least = stack.enter_context(passthrough(bare))
+        ours = stack.enter_context(door(bare.port))
+        traced = [stack.enter_context(door(bare.port, traced=True))] if arguments.traced else []
         before = resident_mb(ours.pid)
         for stream, kind in ((False, "answers"), (True, f"streams of {CHUNKS} chunks")):
-            for target in (bare, least, ours, least, ours):
+            for target in (bare, *(least, ours, *traced) * 2):
                 measure(target, kind, stream, arguments.requests, arguments.connections)
         out(f"\nThe door's memory: {before:.0f} MB at first, {resident_mb(ours.pid):.0f} MB in the end")
     return 0
@@ -211,7 +222,12 @@ def _run_engine(port: int) -> None:
 
 
 @contextmanager
-def door(folder: Path, engine_port: int) -> Iterator[Target]:
+def door(engine_port: int, *, traced: bool = False) -> Iterator[Target]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield from _door(Path(folder), engine_port, traced)
+
+
+def _door(folder: Path, engine_port: int, traced: bool) -> Iterator[Target]:
     port, socket = free_port(), folder / "valkey.sock"
     settings = {
         "SEKISHO_REDIS_URL": f"unix://{socket}",
@@ -220,7 +236,7 @@ def door(folder: Path, engine_port: int) -> Iterator[Target]:
         "SEKISHO_BOOTSTRAP_KEY": KEY,
         "SEKISHO_MAX_CONCURRENCY": "1000",
         "SEKISHO_PORT": str(port),
-    }
+    } | ({"SEKISHO_OTLP_ENDPOINT": f"http://127.0.0.1:{engine_port}"} if traced else {})
     serve = [sys.executable, "-m", "gateway.cli.main", "serve"]
     store = [str(valkey_binary()), "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder)]
     log = (folder / "log").open("wb")
@@ -230,14 +246,14 @@ def door(folder: Path, engine_port: int) -> Iterator[Target]:
     ):
         try:
             _until_it_answers(port)
-            yield Target("the door", port, gateway.pid)
+            yield Target("the door, traced" if traced else "the door", port, gateway.pid)
         finally:
             gateway.terminate()
             valkey.terminate()
 
 
 def _until_it_answers(port: int) -> None:
-    for _ in range(100):
+    for _ in range(600):
         time.sleep(0.1)
         try:
             if uvloop.run(drive(port, False, 1, 1)).failed == 0:
