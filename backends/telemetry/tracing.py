@@ -30,7 +30,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace import Span as OtelSpan
 
 from backends.telemetry.otlp import TRACES_PATH
-from backends.telemetry.spans import Attributes, Kind, Span, error_type
+from backends.telemetry.spans import Attributes, Kind, SilentSpan, Span, error_type
 
 log = logging.getLogger("sekisho.tracing")
 
@@ -66,7 +66,9 @@ class Tracing:
     def begin(self, name: str, kind: Kind, traceparent: str = "", began_ns: int | None = None) -> Span:
         """The first span of this process. `traceparent`: a valid one makes it a part of the caller's trace."""
         context = set_span_in_context(_remote(traceparent), Context()) if traceparent else Context()
-        return _Span(self._tracer, self._tracer.start_span(name, context, _KINDS[kind], start_time=began_ns))
+        span = self._tracer.start_span(name, context, _KINDS[kind], start_time=began_ns)
+        # The decision holds for all that is within: of what is not sampled nothing more is made than its ids.
+        return _Span(self._tracer, span) if span.is_recording() else SilentSpan(_traceparent(span))
 
     def close(self) -> None:
         """Sends what it has, for two seconds at most."""
@@ -76,19 +78,21 @@ class Tracing:
 
 
 class _Span:
+    """Of one that is sampled."""
+
+    recording = True
+
     def __init__(self, tracer: Tracer, span: OtelSpan) -> None:
         self._tracer = tracer
         self._span = span
-        self._context = span.get_span_context()
-        self.recording = span.is_recording()
 
     @property
     def trace_id(self) -> str:
-        return f"{self._context.trace_id:032x}"
+        return f"{self._span.get_span_context().trace_id:032x}"
 
     @property
     def traceparent(self) -> str:
-        return f"00-{self.trace_id}-{self._context.span_id:016x}-{self._context.trace_flags:02x}"
+        return _traceparent(self._span)
 
     def child(self, name: str, kind: Kind = "internal", began_ns: int | None = None) -> Span:
         context = set_span_in_context(self._span, Context())
@@ -146,6 +150,11 @@ class _Exporter(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
+
+
+def _traceparent(span: OtelSpan) -> str:
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def _remote(traceparent: str) -> OtelSpan:
