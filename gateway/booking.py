@@ -120,8 +120,8 @@ class Booking:
     def record(self) -> None:
         """Tell the recorder how far the requests are that run and wait."""
         for opened in self.open.values():
-            so_far = _so_far(opened)
-            self._record(opened.request, Streamed(so_far.input, so_far.cached, so_far.output))
+            so_far, counted = _so_far(opened), opened.meter.prompt_tokens or 0
+            self._record(opened.request, Streamed(so_far.input, counted, so_far.cached, so_far.output))
 
     async def account(self, request_id: str) -> Usage | None:
         """What the engines counted of a request whose gateway died. Raises BackendError where one cannot say yet."""
@@ -153,7 +153,8 @@ class Booking:
             used = await self._counted(request, meter, used)
         elif meter.prompt_tokens:
             self.estimates.learn(request.model, request.prompt_size, meter.prompt_tokens)
-        self._record(request, Streamed(used.prompt_tokens, used.cached_tokens, used.completion_tokens))
+        counted = 0 if used.estimated else used.prompt_tokens
+        self._record(request, Streamed(used.prompt_tokens, counted, used.cached_tokens, used.completion_tokens))
         self.recorder.ended(request.request_id)
         calls = [self._release(request, used, pace)]
         if request.admitted_ms:

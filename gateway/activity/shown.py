@@ -18,10 +18,12 @@ _EDGES = {"ttft": FIRST_TOKEN, "tpot": INTER_TOKEN}
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last minute, those of answers under way among them; per second: of the last ten seconds.
 
-    cached_tokens are part of prompt_tokens. A prompt counts once its answer has begun.
+    A prompt counts as soon as its answer has begun, estimated until the engine has counted it at the answer's end:
+    counted_prompt_tokens, of which cached_tokens are a part.
     """
 
     prompt_tokens: int = 0
+    counted_prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_per_second: float = 0.0
@@ -73,13 +75,14 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActivityShown(msgspec.Struct, frozen=True, kw_only=True):
-    """gateways: how many told of themselves lately. total: of all models.
+    """at: Unix seconds. gateways: how many told of themselves lately. total: of all models.
 
     failures: requests refused or broken off in the last minute, by error code. subjects: who runs, waits or used
     something in the last minute, those with the most tokens first; of each gateway 200 at most.
     """
 
     object: Literal["activity"] = "activity"
+    at: int
     gateways: int
     total: ModelActivity
     failures: dict[str, int]
@@ -112,13 +115,14 @@ class _Sums:
         return quantile(edges, [self.minute.get(f"{what}.{place}", 0) for place in range(len(edges) + 1)], share)
 
 
-def shown(tellings: Sequence[Told], most_subjects: int) -> ActivityShown:
+def shown(tellings: Sequence[Told], most_subjects: int, at: int) -> ActivityShown:
     """`name` and what was booked today are still to be filled in."""
     of = _by_thing(tellings)
     subjects = [SubjectActivity(id=name, **sums.tokens()) for name, sums in of.get("subject", {}).items()]
     subjects.sort(key=lambda one: (-one.prompt_tokens - one.completion_tokens, one.id))
     models = dict(sorted(of.get("model", {}).items()))
     return ActivityShown(
+        at=at,
         gateways=len(tellings),
         total=_model("", _together(models)),
         failures={code: n for code, sums in of.get("code", {}).items() if (n := sums.minute["failures"])},

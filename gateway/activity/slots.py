@@ -28,9 +28,10 @@ class Whose(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """Of one request, from its beginning."""
+    """Of one request, from its beginning. Its prompt is an estimate until an engine has counted it."""
 
     prompt_tokens: int = 0
+    counted_prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
 

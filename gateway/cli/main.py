@@ -29,6 +29,7 @@ from gateway.cli import (
     verify,
 )
 from gateway.cli.console import CliError, note
+from gateway.cli.top.command import top
 
 app = typer.Typer(
     name="sekisho",
@@ -55,6 +56,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(audit.app, name="audit")
 app.add_typer(backends.app, name="backends")
+app.command("top")(top)
 app.command("plan")(plan.plan)
 app.add_typer(bench.app, name="bench")
 app.command("verify")(verify.verify)

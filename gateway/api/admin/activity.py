@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,7 +17,7 @@ from gateway.usage import ledger
 
 async def look(asked: Asked, query: ActivityQuery) -> ActivityShown:
     """Speeds and times of the last minute by model, backend, person and program; tokens a second over five minutes"""
-    found = shown(await asked.door.activity.heard(), query.limit)
+    found = shown(await asked.door.activity.heard(), query.limit, int(time.time()))
     return msgspec.structs.replace(found, subjects=await _known(asked, found.subjects))
 
 

@@ -19,9 +19,9 @@ def closed(recorder: Recorder, *, slots: int = 1, own: dict[tuple[str, str, str]
 
 def test_a_request_counts_while_it_streams_and_each_token_once() -> None:
     recorder = Recorder()
-    recorder.streamed("a", ANNA, Streamed(10, 4, 3))
+    recorder.streamed("a", ANNA, Streamed(10, 0, 0, 3))
     recorder.close(2.0, {}, {})
-    recorder.streamed("a", ANNA, Streamed(10, 4, 8))
+    recorder.streamed("a", ANNA, Streamed(10, 10, 4, 8))
     recorder.ended("a")
     told = closed(recorder)
     for kind, name in (("subject", "usr_anna"), ("model", "large"), ("backend", "one")):
@@ -48,7 +48,7 @@ def test_who_waits_is_there_with_nothing_used_and_at_no_backend() -> None:
 
 def test_after_ten_seconds_it_is_no_longer_lately_and_after_a_minute_forgotten() -> None:
     recorder = Recorder()
-    recorder.streamed("a", ANNA, Streamed(1, 0, 1))
+    recorder.streamed("a", ANNA, Streamed(1, 0, 0, 1))
     figure = ("model", "large", "completion_tokens")
     assert rows(closed(recorder, slots=5))[figure] == (1, 1)
     assert rows(closed(recorder))[figure] == (0, 1)
@@ -83,7 +83,7 @@ def test_what_an_engine_counted_before_this_process_is_no_event_of_now() -> None
 def test_a_program_with_countless_names_costs_no_more_than_a_bounded_number_of_them() -> None:
     recorder = Recorder()
     for number in range(2000):
-        recorder.streamed(str(number), Whose(f"app/{number}", "large"), Streamed(0, 0, 1 + number % 500))
+        recorder.streamed(str(number), Whose(f"app/{number}", "large"), Streamed(0, 0, 0, 1 + number % 500))
     told = rows(closed(recorder))
     assert told["model", "large", "completion_tokens"] == (501_000, 501_000)
     subjects = {name for kind, name, _ in told if kind == "subject"}

@@ -47,6 +47,7 @@ async def test_an_answer_counts_for_its_model_its_engine_and_whoever_asked(door:
     for one in (model, backend, subject, found["total"]):
         assert one["prompt_tokens"] == usage["prompt_tokens"]
         assert one["completion_tokens"] == usage["completion_tokens"]
+        assert one["counted_prompt_tokens"] == usage["prompt_tokens"]
         assert one["completion_tokens_per_second"] > 0
     assert (model["id"], backend["name"], subject["id"], subject["name"]) == ("fake", "fake", "robot", "Robot")
     assert (model["requests"], model["failed"]) == (1, 0)
@@ -61,6 +62,7 @@ async def test_an_answer_under_way_is_seen_before_it_ends_and_counted_once(start
     async with streaming(door):
         (subject,) = (await activity(door))["subjects"]
         assert (subject["completion_tokens"], subject["completion_tokens_today"]) == (1, 0)
+        assert subject["prompt_tokens"] > subject["counted_prompt_tokens"] == 0
         assert subject["name"]
         gate.set()
     await booked(door)
