@@ -22,9 +22,10 @@ CLAIMS = {
 AFTER_FAILURE = {
     1: "Look into the engine's log, and at `sekisho doctor`. `sekisho plan` tells which models fit.",
     2: (
-        "Suspect the settings and measure again: --max-num-seqs of the engine, and max_concurrency of the gateway "
-        "before it, at least as many as are at once, weights in the same format on both (--quantization), all cores "
-        "for it (--num-threads), and nothing else on the machine."
+        "Suspect the settings and measure again: --max-num-seqs of the engine at least as many as are at once, weights "
+        "in the same format on both (--quantization), all cores for it (--num-threads), nothing else on the machine. "
+        "A gateway lets no more run at once than have its target_tokens_per_second: the engine's own address leaves "
+        "that out."
     ),
     3: "Start the engine with a lower --max-num-seqs, or add machines (`backends` in the settings file).",
     4: (
@@ -89,9 +90,9 @@ def answers(report: Report) -> Verdict:
 def beats(ours: Sequence[Report], baseline: Sequence[Report], times: float = 3.0) -> Verdict:
     """2: the same load on both, in turn. Medians are compared; a baseline whose requests failed is none."""
     if lost := sum(run.failed for run in baseline):
-        return not_run(2, f"{lost} requests failed on the baseline: {first_error(baseline)}")
+        return not_run(2, f"{lost} requests failed on the baseline: {_first_error(baseline)}")
     if lost := sum(run.failed for run in ours):
-        return failed(2, f"{lost} requests failed: {first_error(ours)}")
+        return failed(2, f"{lost} requests failed: {_first_error(ours)}")
     here, there = (median(run.output_throughput for run in runs) for runs in (ours, baseline))
     ratio = here / there if there > 0 else 0.0
     said = f"{here:.0f} against {there:.0f} tok/s: {ratio:.1f} x, wanted {times:g} x"
@@ -140,11 +141,11 @@ def starts_soon(report: Report, people: int, limit_ms: float) -> Verdict:
     ttft = report.spreads["ttft"].p95
     figures: dict[str, object] = {"people": people, "ttft_p95_ms": ttft, "wanted_ms": limit_ms, "failed": report.failed}
     if report.failed:
-        said = f"{report.failed} of {report.failed + report.completed} requests failed: {first_error([report])}"
+        said = f"{report.failed} of {report.failed + report.completed} requests failed: {_first_error([report])}"
         return Verdict(4, "fails", said, figures)
     said = f"p95 {ttft / 1000:.2f} s with {people} people, wanted {limit_ms / 1000:g} s"
     return Verdict(4, "holds" if ttft <= limit_ms else "fails", said, figures)
 
 
-def first_error(runs: Sequence[Report]) -> str:
+def _first_error(runs: Sequence[Report]) -> str:
     return next((error for run in runs for error in run.errors), "")

@@ -81,6 +81,7 @@ def point_of(concurrency: int, runs: Sequence[Report], target: Target) -> Point:
     per_person = 1000 / tpot if tpot > 0 else 0.0
     ttft = median(run.spreads["ttft"].p95 for run in runs)
     failed = sum(run.failed for run in runs)
+    error = next((error for run in runs for error in run.errors), "")
     return Point(
         concurrency=concurrency,
         runs=len(runs),
@@ -89,13 +90,11 @@ def point_of(concurrency: int, runs: Sequence[Report], target: Target) -> Point:
         ttft_p95_ms=ttft,
         decoding=median(map(_decoding, runs)),
         failed=failed,
-        missed=_missed(per_person, ttft, failed, target),
+        missed=f"{failed} requests failed: {error}" if failed else _missed(per_person, ttft, target),
     )
 
 
-def _missed(per_person: float, ttft: float, failed: int, target: Target) -> str:
-    if failed:
-        return f"{failed} requests failed"
+def _missed(per_person: float, ttft: float, target: Target) -> str:
     if per_person == 0:
         return "answers came in one piece, so that nobody saw a speed"
     if per_person < target.tok_s:
@@ -154,6 +153,7 @@ def advice(sweep: Sweep, target: Target) -> str:
         said += (
             f" Of {best.concurrency} only {best.decoding:.0f} were answered at a time: the others waited for a place, "
             "or for their prompts. If it was for a place, this says little of the server's speed: start it with a "
-            "higher --max-num-seqs, or give --ttft-p95."
+            "higher --max-num-seqs, or give --ttft-p95. A gateway keeps more waiting than have its "
+            "target_tokens_per_second: measure the engine itself."
         )
     return said

@@ -76,7 +76,7 @@ def test_a_limit_on_the_first_token_and_a_failed_request_each_miss_the_target() 
     late = point_of(1, [report(ttft=2.5)], Target(20, ttft_p95_ms=2000))
     assert late.missed == "TTFT p95 over 2000 ms"
     assert point_of(1, [report(ttft=2.5)], Target(20)).meets
-    assert point_of(1, [report(), report(errors=("500: no",))], Target(20)).missed == "1 requests failed"
+    assert point_of(1, [report(), report(errors=("500: no",))], Target(20)).missed == "1 requests failed: 500: no"
 
 
 def test_an_answer_that_comes_in_one_piece_shows_no_speed() -> None:
