@@ -87,7 +87,7 @@ def _looked(log: ServerLog, waited: float | None, memory: Memory) -> str:
     figures = [
         f"running at the most {_or_not_seen(running)}",
         f"waiting at the most {_or_not_seen(waited)}",
-        "KV cache " + ("not seen" if kv is None else f"up to {kv:.0%}"),
+        "KV cache " + ("not seen" if kv is None else f"up to {kv:.1%}"),
         f"preemptions {_or_not_seen(preempted)}",
     ]
     why = f" ({log.absent})" if log.absent else ""

@@ -174,6 +174,7 @@ def _keep(trials: list[_Trial], output: Path | None, html: Path | None) -> None:
             "url": trial.proof.ours.url,
             "baseline": trial.proof.baseline.url if trial.proof.baseline else None,
             "limit": trial.proof.limit,
+            "date": next((report.date for report in trial.runs.values()), ""),
             "verdicts": [verdict.to_dict() for verdict in trial.verdicts],
         }
         for trial in trials

@@ -29,12 +29,12 @@ def runs_body(runs: Runs) -> str:
 
 def _about(runs: Runs) -> str:
     models = dict.fromkeys(str(result.get("model_id", "")) for result in runs.values())
-    dates = sorted(_readable(str(result.get("date", ""))) for result in runs.values())
+    dates = sorted(readable_date(str(result.get("date", ""))) for result in runs.values())
     when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}"
     return f'<p class="soft">{escape(", ".join(models))} · {escape(when)} UTC</p>'
 
 
-def _readable(date: str) -> str:
+def readable_date(date: str) -> str:
     try:
         return datetime.strptime(date, "%Y%m%d-%H%M%S").strftime("%Y-%m-%d %H:%M")
     except ValueError:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from backends.bench.pages.document import document, figure, heading, japanese, marked, table
+from backends.bench.pages.page import readable_date
 from backends.bench.pages.svg import Axis, Series, fitted
 
 Told = Mapping[str, Any]
@@ -23,7 +24,8 @@ _CLAIMS = {
 
 
 def verification_page(servers: Sequence[Told]) -> str:
-    """Of each server: `url`, `baseline` (or None), `limit`, and `verdicts` as `Verdict.to_dict` tells them."""
+    """Of each server: `url`, `baseline` (or None), `limit`, `date` as in a result, and `verdicts` as `Verdict.to_dict`
+    tells them."""
     summary = _summary(servers) if len(servers) > 1 else ""
     return document("Six hypotheses", summary + "".join(map(_server, servers)))
 
@@ -46,7 +48,8 @@ def _server(server: Told) -> str:
     return (
         f"<h2>{escape(server['url'])}</h2>\n"
         f'<p class="soft">baseline {japanese("ベースライン")}: {baseline} · '
-        f"limit {japanese('同時実行の上限')}: {int(server['limit'])}</p>\n"
+        f"limit {japanese('同時実行の上限')}: {int(server['limit'])} · "
+        f"{escape(readable_date(server['date']))} UTC</p>\n"
         f'<ol class="verdicts">\n{"".join(map(_verdict, verdicts))}</ol>\n<div class="plots">\n{plots}</div>\n'
     )
 

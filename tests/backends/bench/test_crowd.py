@@ -63,7 +63,7 @@ def test_queue_cache_preemptions_and_memory_are_told_where_they_were_seen() -> N
     memory = Memory(800 << 20, 930 << 20, 920 << 20, absent="")
     verdict = judged(report(32), engine=Witness(log, memory))
     assert verdict.state == "holds"
-    assert "running at the most 16, waiting at the most 9, KV cache up to 42%, preemptions 2" in verdict.said
+    assert "running at the most 16, waiting at the most 9, KV cache up to 41.5%, preemptions 2" in verdict.said
     assert "memory 800 MiB before, 930 at the most, 920 afterwards" in verdict.said
     assert (verdict.figures["most_waiting"], verdict.figures["memory_most"]) == (9, 930 << 20)
 

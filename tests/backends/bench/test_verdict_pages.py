@@ -30,7 +30,7 @@ VERDICTS = [
 
 def server(url: str = EVIL, verdicts: list[Verdict] = VERDICTS, baseline: str | None = EVIL) -> dict[str, Any]:
     told = [verdict.to_dict() for verdict in verdicts]
-    return {"url": url, "baseline": baseline, "limit": 64, "verdicts": told}
+    return {"url": url, "baseline": baseline, "limit": 64, "date": "20260102-030405", "verdicts": told}
 
 
 def swept(advice: str = EVIL) -> str:
@@ -56,6 +56,7 @@ def test_each_verdict_stands_with_what_it_rests_on_and_what_to_do() -> None:
     assert "--max-num-seqs 8" in shown[2]
     assert "<code>sekisho bench sweep</code>" in shown[2]
     assert "the load generator was a bottleneck, 64 at once" in shown[4]
+    assert "2026-01-02 03:04 UTC" in page
     assert Seen(page).figures == ["Speed of each person", "Measured share of the computed bound"]
 
 
