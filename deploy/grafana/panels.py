@@ -1,4 +1,4 @@
-"""A panel as Grafana's dashboards describe it (JSON model, `schemaVersion` 41). Knows no metric."""
+"""A panel as Grafana's dashboards describe it (JSON model, `schemaVersion` 42). Knows no metric."""
 
 from __future__ import annotations
 
@@ -130,9 +130,10 @@ _STATES = {
     "type": "value",
     "options": {"0": {"text": "away", "color": "red"}, "1": {"text": "takes requests", "color": "green"}},
 }
+_LEGEND = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": list[str]()}
 _OPTIONS: dict[str, Json] = {
     "timeseries": {
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "legend": _LEGEND,
         "tooltip": {"mode": "multi", "sort": "desc"},
     },
     "stat": {
@@ -151,7 +152,7 @@ _OPTIONS: dict[str, Json] = {
         "showValue": "never",
         "mergeValues": True,
         "rowHeight": 0.9,
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "legend": _LEGEND,
         "tooltip": {"mode": "single", "sort": "none"},
     },
 }
@@ -195,14 +196,14 @@ class Board:
             "title": self.title,
             "description": "\n\n".join(self.about),
             "tags": ["sekisho"],
-            "schemaVersion": 41,
+            "schemaVersion": 42,
             "version": 1,
             "editable": True,
             "graphTooltip": 1,
             "refresh": "30s",
             "time": {"from": "now-3h", "to": "now"},
             "timezone": "browser",
-            "links": [{"type": "dashboards", "title": "Sekisho", "tags": ["sekisho"], "keepTime": True}],
+            "links": [_OTHER_BOARDS],
             "templating": {"list": [_CHOICE_OF_DATASOURCE, *(variable.to_json() for variable in self.variables)]},
             "annotations": {"list": []},
             "panels": self._placed(),
@@ -220,4 +221,15 @@ class Board:
         return found
 
 
+_OTHER_BOARDS = {
+    "type": "dashboards",
+    "title": "Sekisho",
+    "tags": ["sekisho"],
+    "icon": "external link",
+    "tooltip": "",
+    "asDropdown": False,
+    "keepTime": True,
+    "includeVars": False,
+    "targetBlank": False,
+}
 _CHOICE_OF_DATASOURCE = {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus"}
