@@ -119,7 +119,7 @@ def _multiplied(work: Work, shape: ModelShape, operations: float | None) -> tupl
 
 def copy_bandwidth(total_bytes: int = _BYTES, rounds: int = _ROUNDS) -> float:
     """Bytes/s read and written, the best of `rounds`, by a thread for each core, as STREAM's copy counts them."""
-    threads = len(os.sched_getaffinity(0))
+    threads = _cores()
     share = total_bytes // threads
     pairs = [(ctypes.create_string_buffer(share), ctypes.create_string_buffer(share)) for _ in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
@@ -138,6 +138,10 @@ def product_rate(side: int = _SIDE, rounds: int = _ROUNDS) -> float | None:
         return None
     left = np.full((side, side), 1.5, np.float32)
     return 2 * side**3 / _quickest(lambda: left @ left, rounds)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _quickest(work: Callable[[], object], rounds: int) -> float:
