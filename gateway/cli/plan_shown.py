@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
@@ -40,7 +41,7 @@ def show(plan: Plan, question: Question) -> None:
     if plan.memory is not None:
         _show_memory(plan.memory, question)
     if plan.rows:
-        _show_rows(plan.rows, question)
+        _show_rows(plan.rows, _held(plan.memory), question)
     if plan.prefill is not None:
         _show_prefill(plan.prefill, question)
     if plan.finish is not None:
@@ -57,7 +58,12 @@ def _show_memory(memory: Memory, question: Question) -> None:
     plain(f"conversations of {question.context} tokens held: {held}   {FORMULAS['conversations']}")
 
 
-def _show_rows(rows: list[Row], question: Question) -> None:
+def _held(memory: Memory | None) -> float:
+    """Conversations that find room, by the type of the KV cache that is planned with."""
+    return math.inf if memory is None else math.floor(next(iter(memory.conversations.values())))
+
+
+def _show_rows(rows: list[Row], held: float, question: Question) -> None:
     experts = any(row.experts_read is not None for row in rows)
     measured = any(row.measured_share is not None for row in rows)
     names = ["batch", "tok/s", "each", "ms", f">= {question.target:g}"]
@@ -67,7 +73,8 @@ def _show_rows(rows: list[Row], question: Question) -> None:
     most = max(row.weight_bytes + row.kv_bytes for row in rows)
     for row in rows:
         speed = f"{row.total_tok_s:.0f}", f"{row.per_user_tok_s:.0f}", f"{row.step_seconds * 1e3:.1f}"
-        cells = [str(row.batch), *speed, "yes" if row.meets_target else "no"]
+        verdict = "yes" if row.meets_target else "no"
+        cells = [str(row.batch), *speed, verdict if row.batch <= held else "no room"]
         cells += [f"{each:.0f}" for each in (row.experts_read, row.experts_read_skewed) if each is not None]
         cells += ["" if row.measured_share is None else f"{row.measured_share:.0%}"] * measured
         table.add_row(*cells, f"{row.weight_bytes / 1e9:.1f}", f"{row.kv_bytes / 1e9:.1f}", _bar(row, most))
@@ -118,8 +125,8 @@ def _show_advice(advice: Advice, question: Question) -> None:
         return
     share = "" if advice.expected_share == 1 else f", at {advice.expected_share:.0%} of the computed speed, as measured"
     plain(
-        f"Advice: --max-num-seqs {advice.max_num_seqs} ({by}{share}); for {question.people} people at once "
-        f"{advice.machines} of it."
+        f"Advice: --max-num-seqs {advice.max_num_seqs} --max-model-len {question.context} ({by}{share}); "
+        f"for {question.people} people at once {advice.machines} of it."
     )
     if advice.wait_s:
         plain(f"On one of it the last of them waits {_minutes(advice.wait_s)} for a turn ({FORMULAS['wait_s']}).")

@@ -129,6 +129,13 @@ def test_models_and_machines_are_listed_with_their_sources() -> None:
     assert "NVIDIA H200 data sheet" in told
 
 
+def test_a_batch_that_finds_no_room_is_told_so_however_quick_it_would_be() -> None:
+    told = plan("--model qwen3-8b --hardware h100").stdout
+    verdicts = {cells[0]: cells[4:6] for line in told.splitlines() if len(cells := line.split()) > 6}
+    assert verdicts["64"][0] == "yes"
+    assert verdicts["128"] == ["no", "room"]
+
+
 def test_a_format_that_vllm_and_sglang_do_not_make_themselves_asks_for_a_checkpoint() -> None:
     for weights in ("int8", "int4"):
         told = plan(f"--model qwen3-8b --hardware h100 --weights {weights}").stdout

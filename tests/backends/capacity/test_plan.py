@@ -91,6 +91,7 @@ def test_a_prompt_is_its_context_less_the_answer_and_what_is_shared_is_not_compu
     assert prefill.prompt_tokens == 4000
     assert prefill.seconds == pytest.approx(2 * 6.9e9 * 4000 / 989e12)
     assert prefill.shared_s == pytest.approx(prefill.seconds / 4)
+    assert (prefill.last_s, prefill.last_shared_s) == pytest.approx((500 * prefill.seconds, 500 * prefill.shared_s))
 
 
 def test_what_is_not_asked_about_is_left_out() -> None:

@@ -73,6 +73,9 @@ async def test_a_plan_shows_all_that_it_is_made_for(door: RunningDoor, new_conte
         "Choose a checkpoint of this model in INT4",
     ):
         assert said in text, said
+    widths = "all => all.map(it => [it.getAttribute('class'), Math.round(it.getAttribute('width'))])"
+    read = dict(await page.eval_on_selector_all("tbody tr:last-child rect", widths))
+    assert read == {"series-1": 386, "series-2": 614}, "16.2 GB of weights, 25.8 of KV cache"
     assert "undefined" not in text
     assert "NaN" not in text
     await picture(page, "plan-wide-en")
@@ -107,6 +110,7 @@ async def test_what_is_asked_is_kept_in_the_address_and_found_again(door: Runnin
     assert (asked["model"], asked["people"], asked["weights"]) == (["qwen3-32b"], ["400"], ["int8"])
     text = await page.inner_text(".results")
     assert text != first
+    assert "no room" in await page.inner_text("tbody tr:last-child")
     again = await page.context.new_page()
     await again.goto(page.url)
     await computed(again)
@@ -126,13 +130,21 @@ async def test_own_figures_stand_in_the_place_of_a_model_and_a_machine(
     await change(page, "Weights read a step (GB)", "3")
     await change(page, "Bandwidth (GB/s)", "273")
     asked = parse_qs(urlsplit(page.url).query)
+    assert not asked.keys() & {"model", "hardware"}
     assert (asked["active_weight_bytes"], asked["bandwidth"]) == (["3000000000"], ["273000000000"])
     row = await page.inner_text("tbody tr:nth-child(5)")
     assert re.split(r"\s+", row)[:3] == ["16", "463", "28.9"], row
+    await page.reload()
+    await computed(page)
+    assert await page.inner_text("tbody tr:nth-child(5)") == row
 
 
 async def test_what_cannot_be_planned_is_said_beside_its_field(door: RunningDoor, new_context: NewContext) -> None:
-    page = await opened(door, new_context)
+    evil = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
+    page = await opened(door, new_context, f"/plan?hardware=h100&measured={evil}&other={evil}")
+    assert "<img" in await page.inner_text("#measured-fault")
+    assert await page.locator("main img").count() == 0
+    await change(page, "Measured batch:tok/s", "")
     await change(page, "Machine or GPU", "dgx-spark")
     await change(page, "GPUs (tensor parallel)", "2")
     field = page.get_by_label("GPUs (tensor parallel)", exact=True)
@@ -140,29 +152,24 @@ async def test_what_cannot_be_planned_is_said_beside_its_field(door: RunningDoor
     assert "expected 1 with dgx-spark" in await page.inner_text("#gpus-fault")
     await change(page, "Context (tokens)", "0")
     assert "context: " in await page.inner_text("#context-fault")
-    assert await faults_of_access(page) == []
     await change(page, "Context (tokens)", "4096")
     await change(page, "GPUs (tensor parallel)", "1")
     assert await field.get_attribute("aria-invalid") == "false"
     assert await page.inner_text("#gpus-fault") == ""
 
 
-async def test_an_address_that_somebody_made_up_is_text_and_no_more(door: RunningDoor, new_context: NewContext) -> None:
-    evil = "%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
-    page = await opened(door, new_context, f"/plan?model={evil}&hardware=h100&measured={evil}&other={evil}")
-    assert "Expected" in await page.inner_text(".results") or "expected" in await page.inner_text(".results")
-    assert await page.locator("main img").count() == 0
-
-
 async def test_a_command_is_copied_and_the_link_too(door: RunningDoor, new_context: NewContext) -> None:
     page = await opened(door, new_context)
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    holds = "async start => (await navigator.clipboard.readText()).startsWith(start)"
     await page.get_by_role("button", name="Copy command for vLLM").click()
-    await expect(page.get_by_text("Copied")).to_be_visible()
-    copied = await page.evaluate("navigator.clipboard.readText()")
-    assert copied.startswith("vllm serve Qwen/Qwen3-8B --max-num-seqs ")
+    await page.wait_for_function(holds, arg="vllm serve Qwen/Qwen3-8B --max-num-seqs ")
     await page.get_by_role("button", name="Copy link").click()
-    await page.wait_for_function("async url => await navigator.clipboard.readText() === url", arg=page.url)
+    await page.wait_for_function(holds, arg=page.url)
+    # Over plain HTTP scripts have no clipboard: what would be copied is selected.
+    await page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    await page.get_by_role("button", name="Copy command for vLLM").click()
+    await page.wait_for_function("getSelection().toString().startsWith('vllm serve ')")
 
 
 async def test_with_a_keyboard_alone_one_comes_from_the_header_to_the_answer(

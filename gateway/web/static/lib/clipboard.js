@@ -10,10 +10,15 @@ const say = words({
 });
 const SHOWN_MS = 2000;
 
-/** text: a function that gives what is copied. source: the element in which it stands. label: what it is, for those who hear it. */
+/** text(): what is copied. source: the element in which it stands. label: what it is, for those who hear it. */
 export function copyButton(text, source, label) {
   const word = h("span", { "aria-live": "polite" }, say("copy"));
-  const button = h("button", { type: "button", class: "small copy" }, word, h("span", { class: "unseen" }, ` ${label}`));
+  const button = h(
+    "button",
+    { type: "button", class: "small copy" },
+    word,
+    h("span", { class: "unseen" }, ` ${label}`),
+  );
   button.addEventListener("click", async () => {
     fill(word, say((await copied(text(), source)) ? "copied" : "press"));
     setTimeout(() => fill(word, say("copy")), SHOWN_MS);

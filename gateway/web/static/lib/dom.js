@@ -4,8 +4,8 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * h("button", {class: "quiet", onclick: go, disabled: true}, "Go", icon): an element.
- * Props: on<event> listens; class, dataset and style (an object of CSS properties) as they are called; a property of the
- * element is set, anything else is an attribute; null, undefined and false leave it out.
+ * Props: on<event> listens; class, dataset and style (an object of CSS properties) as they are called; a property of
+ * the element is set, anything else is an attribute; null, undefined and false leave it out.
  * Children: nodes, text, arrays of these; null, undefined and false are left out.
  */
 export function h(tag, props = {}, ...children) {
@@ -37,8 +37,10 @@ function set(element, name, value) {
   if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
   else if (name === "class") element.setAttribute("class", value);
   else if (name === "dataset") Object.assign(element.dataset, value);
-  else if (name === "style") for (const [property, to] of Object.entries(value)) element.style.setProperty(property, to);
-  else if (name in element && !(element instanceof SVGElement) && !name.includes("-")) setProperty(element, name, value);
+  else if (name === "style")
+    for (const [property, to] of Object.entries(value)) element.style.setProperty(property, to);
+  else if (name in element && !(element instanceof SVGElement) && !name.includes("-"))
+    setProperty(element, name, value);
   else element.setAttribute(name, value === true ? "" : value);
 }
 

@@ -6,7 +6,10 @@ const formats = new Map();
 
 export function number(value, digits = 0) {
   if (!formats.has(digits)) {
-    formats.set(digits, new Intl.NumberFormat(language, { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+    formats.set(
+      digits,
+      new Intl.NumberFormat(language, { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+    );
   }
   return formats.get(digits).format(value);
 }

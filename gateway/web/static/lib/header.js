@@ -67,7 +67,12 @@ function menu(person, detail) {
       detail,
       h("a", { href: "/account" }, say("account")),
       choice(say("language"), Object.entries(LANGUAGES), language, setLanguage),
-      choice(say("theme"), THEMES.map((name) => [name, say(`theme_${name}`)]), theme(), setTheme),
+      choice(
+        say("theme"),
+        THEMES.map((name) => [name, say(`theme_${name}`)]),
+        theme(),
+        setTheme,
+      ),
       signOut,
     ),
   );

@@ -14,7 +14,11 @@ export function bar(parts, whole, label) {
     at += width;
     return piece;
   });
-  return svg("svg", { class: "bar", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, pieces);
+  return svg(
+    "svg",
+    { class: "bar", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+    pieces,
+  );
 }
 
 /** entries: [[class, text], ...] */
@@ -23,7 +27,16 @@ export function legend(entries) {
     "p",
     { class: "legend" },
     entries.map(([name, text]) =>
-      h("span", {}, svg("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { class: name, width: 10, height: 10 })), text),
+      h(
+        "span",
+        {},
+        svg(
+          "svg",
+          { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" },
+          svg("rect", { class: name, width: 10, height: 10 }),
+        ),
+        text,
+      ),
     ),
   );
 }

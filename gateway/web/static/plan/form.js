@@ -5,7 +5,10 @@ import { FIELDS, OWN } from "./state.js";
 import { say } from "./words.js";
 
 const GROUPS = [
-  ["group_model", ["model", "params", "active_weight_bytes", "layers", "kv_heads", "head_dim", "weights", "kv_cache_dtype"]],
+  [
+    "group_model",
+    ["model", "params", "active_weight_bytes", "layers", "kv_heads", "head_dim", "weights", "kv_cache_dtype"],
+  ],
   ["group_hardware", ["hardware", "vram_gib", "bandwidth", "gpus", "utilisation"]],
   ["group_load", ["people", "target", "context", "output_tokens", "shared_prefix"]],
   ["group_measured", ["measured"]],
@@ -18,7 +21,16 @@ export function planForm(options, state, change) {
     "form",
     { class: "card", onsubmit: (event) => event.preventDefault(), novalidate: true },
     GROUPS.map(([title, names]) =>
-      h("fieldset", {}, h("legend", {}, say(title)), h("div", { class: "fields" }, names.map((name) => fields.get(name).element))),
+      h(
+        "fieldset",
+        {},
+        h("legend", {}, say(title)),
+        h(
+          "div",
+          { class: "fields" },
+          names.map((name) => fields.get(name).element),
+        ),
+      ),
     ),
   );
   showOwn();
@@ -53,7 +65,11 @@ function fieldOf(field, options, state, changed) {
   const hint = h("span", { class: "hint", id: `${name}-hint` });
   const fault = h("span", { class: "bad", id: `${name}-fault` });
   const input = listed
-    ? h("select", { value: state[name] }, listed.map(([value, text]) => h("option", { value }, text)))
+    ? h(
+        "select",
+        { value: state[name] },
+        listed.map(([value, text]) => h("option", { value }, text)),
+      )
     : h("input", {
         type: field.kind,
         inputmode: field.kind === "number" ? "decimal" : null,
@@ -102,7 +118,11 @@ function hintOf(name, options, state) {
   if (name === "hardware") {
     const found = options.hardware.find((one) => one.name === state.hardware);
     if (!found) return say("hardware_own");
-    return say("hardware_source", { memory: found.memory_gib, speed: Math.round(found.bandwidth / 1e9), source: found.source });
+    return say("hardware_source", {
+      memory: found.memory_gib,
+      speed: Math.round(found.bandwidth / 1e9),
+      source: found.source,
+    });
   }
   if (name === "weights" && state.weights === "int4") return say("weights_int4");
   return name === "measured" ? say("measured_hint") : "";

@@ -17,6 +17,7 @@ const shown = h("div", { class: "results", "aria-busy": "true" });
 const told = h("p", { class: "unseen", role: "status" });
 const here = h("section", { class: "card" });
 const shapes = new Map(); // by the model's name
+const address = h("span", { class: "unseen" });
 let form;
 let asking = new AbortController();
 let waiting;
@@ -26,7 +27,6 @@ start();
 
 async function start() {
   const main = document.getElementById("main");
-  const address = h("span", { class: "unseen" });
   const share = copyButton(() => location.href, address, say("link"));
   fill(main, h("div", { class: "plan-head" }, h("h1", {}, say("title")), h("p", {}, say("intro"))), told);
   try {
@@ -37,7 +37,14 @@ async function start() {
     fill(main, problem(fault));
     return;
   }
-  main.append(h("div", { class: "plan" }, h("div", { class: "asked" }, form.element, h("p", { class: "share" }, say("share"), share, address)), h("div", {}, shown, here)));
+  main.append(
+    h(
+      "div",
+      { class: "plan" },
+      h("div", { class: "asked" }, form.element, h("p", { class: "share" }, say("share"), share, address)),
+      h("div", {}, shown, here),
+    ),
+  );
   await Promise.all([plan(), showMeasured()]);
 }
 
@@ -49,6 +56,7 @@ function changed() {
 async function plan() {
   const query = queryOf(state);
   history.replaceState(null, "", `?${query}`);
+  fill(address, location.href); // what is selected where scripts have no clipboard
   asking.abort();
   asking = new AbortController();
   shown.setAttribute("aria-busy", "true");
@@ -77,13 +85,28 @@ function problem(fault) {
 
 async function showMeasured() {
   const { data } = await askJson("/plan/v1/measured").catch(() => ({ data: [] })); // beside the plan; it stands without
-  fill(here, h("h2", {}, say("here")), h("p", { class: "soft" }, say(data.length ? "here_words" : "here_none")), data.map(measuredLine));
+  fill(
+    here,
+    h("h2", {}, say("here")),
+    h("p", { class: "soft" }, say(data.length ? "here_words" : "here_none")),
+    data.map(measuredLine),
+  );
 }
 
 function measuredLine({ model, running, tok_s }) {
-  const words = say("here_line", { model, running: number(running, 1), total: number(tok_s), each: rounded(tok_s / running) });
+  const words = say("here_line", {
+    model,
+    running: number(running, 1),
+    total: number(tok_s),
+    each: rounded(tok_s / running),
+  });
   const batch = Math.max(Math.round(running), 1);
   // A plan's rows are of certain batches; the speed of that many is as many times the speed of each.
   const use = () => form.set("measured", `${batch}:${Math.round((tok_s / running) * batch * 10) / 10}`);
-  return h("p", { class: "measured" }, words, h("button", { type: "button", class: "small", onclick: use }, say("here_use")));
+  return h(
+    "p",
+    { class: "measured" },
+    words,
+    h("button", { type: "button", class: "small", onclick: use }, say("here_use")),
+  );
 }

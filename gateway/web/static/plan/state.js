@@ -28,13 +28,12 @@ export const FIELDS = [
 
 export const OWN = ""; // what stands for no model and no hardware of the list
 
-/** From an address; what it does not say is as it mostly is. An address that says anything says all that is asked. */
+/** From an address; what it does not say is as it mostly is, but that own figures stand for no name of the list. */
 export function readState(search) {
   const said = new URLSearchParams(search);
-  const shared = FIELDS.some(({ name }) => said.has(name));
   return Object.fromEntries(
     FIELDS.map(({ name, kind, fallback = "" }) => {
-      const without = shared && (name === "model" || name === "hardware") ? OWN : fallback;
+      const without = FIELDS.some((field) => field.own === name && said.has(field.name)) ? OWN : fallback;
       return [name, (said.get(name) ?? without).slice(0, kind === "text" ? 400 : 64)];
     }),
   );
