@@ -144,6 +144,7 @@ REQUESTS: Table[RequestRow] = Table(
         Column("FOR", 6, lambda row: row.age, seconds),
         Column("MODEL", 12, lambda row: row.model, inert, most=30),
         Column("BACKEND", 10, lambda row: row.backend, inert, rank=2),
+        Column("LINE", 12, lambda row: row.line, inert, rank=5),
         Column("TOKENS", 7, lambda row: row.tokens, count, rank=3),
         Column("ID", 32, lambda row: row.id, inert, rank=4),
     ),

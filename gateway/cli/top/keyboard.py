@@ -31,6 +31,9 @@ _SEQUENCES = {
 _CONTROLS = {"\t": "tab", "\r": "enter", "\n": "enter", "\x7f": "backspace", "\x08": "backspace", "\x1b": "escape"}
 _KEY = re.compile(r"\x1b[\[O]([0-9;]*[A-Za-z~])|(.)", re.DOTALL)
 _BYTES = 1024
+# A sequence may come in pieces over a slow line; the key Esc alone comes with nothing behind it.
+_BEGUN = re.compile(r"\x1b([\[O][0-9;]*)?$")
+_PIECES_SECONDS = 0.1
 
 
 def keys_of(text: str) -> list[str]:
@@ -50,6 +53,8 @@ class Keyboard:
         self._fd = fd
         self._pressed = pressed
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = ""
+        self._waits: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         self._before = termios.tcgetattr(self._fd)
@@ -59,6 +64,8 @@ class Keyboard:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         asyncio.get_running_loop().remove_reader(self._fd)
+        if self._waits is not None:
+            self._waits.cancel()
         termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
 
     def _read(self) -> None:
@@ -66,5 +73,23 @@ class Keyboard:
         if not data:  # the terminal has gone
             asyncio.get_running_loop().remove_reader(self._fd)
             self._pressed("q")
-        for key in keys_of(self._decoder.decode(data)):
+        self.heard(data)
+
+    def heard(self, data: bytes) -> None:
+        """Bytes as the terminal sent them."""
+        if self._waits is not None:
+            self._waits.cancel()
+        text = self._begun + self._decoder.decode(data)
+        begun = _BEGUN.search(text)
+        self._begun = begun[0] if begun else ""
+        self._tell(text.removesuffix(self._begun))
+        self._waits = asyncio.get_running_loop().call_later(_PIECES_SECONDS, self._give_up) if begun else None
+
+    def _give_up(self) -> None:
+        """Nothing more came: it was a key."""
+        text, self._begun = self._begun, ""
+        self._tell(text)
+
+    def _tell(self, text: str) -> None:
+        for key in keys_of(text):
             self._pressed(key)

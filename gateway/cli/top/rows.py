@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,6 +74,7 @@ class RequestRow:
     name: str
     model: str
     backend: str
+    line: str
     tokens: int
 
 
@@ -105,11 +106,14 @@ class Head:
 
 
 class Picture(NamedTuple):
+    """`cut`: the tables that are longer than the gateway tells."""
+
     head: Head
     models: Sequence[ModelRow]
     backends: Sequence[BackendRow]
     people: Sequence[PersonRow]
     requests: Sequence[RequestRow]
+    cut: frozenset[str]
 
 
 def picture(snapshot: Snapshot) -> Picture:
@@ -122,7 +126,15 @@ def picture(snapshot: Snapshot) -> Picture:
         backends=_backends(snapshot),
         people=_people(snapshot.activity.subjects, requests, at),
         requests=[_request(one, names.get(one.subject, ""), at) for one in requests],
+        cut=frozenset(_cut(snapshot)),
     )
+
+
+def _cut(snapshot: Snapshot) -> Iterator[str]:
+    if snapshot.activity.has_more:
+        yield "people"
+    if any(line.has_more for line in snapshot.queue.lines):
+        yield "requests"
 
 
 class _Load(NamedTuple):
@@ -245,6 +257,7 @@ def _request(one: RequestShown, name: str, at: int) -> RequestRow:
         name=name,
         model=one.model,
         backend=one.backend or "",
+        line=one.line,
         tokens=one.tokens,
     )
 

@@ -99,7 +99,9 @@ def _tabs(picture: Picture, state: State, width: int) -> Text:
     parts = [(" ", "")]
     for number, table in enumerate(TABLES, 1):
         style = "bold reverse" if table.name == state.focus else ""
-        parts += [(f" {number} {table.name} ({len(table.rows(picture))}) ", style)]
+        parts += [
+            (f" {number} {table.name} ({len(table.rows(picture))}{'+' if table.name in picture.cut else ''}) ", style)
+        ]
     order = state.orders[state.focus]
     parts.append((f"  {order.column}{_mark(order)}", "dim"))
     if state.search:

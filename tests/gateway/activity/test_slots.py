@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gateway.activity.slots import Recorder, Streamed, Told, Whose
 
 ANNA = Whose("usr_anna", "large", "one")
@@ -78,6 +81,20 @@ def test_what_an_engine_counted_before_this_process_is_no_event_of_now() -> None
     recorder.close(2.0, {}, {figure: 72})
     recorder.close(2.0, {}, {figure: 1})  # it was started anew
     assert rows(recorder.told())[figure] == (3, 3)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)), max_size=70))
+def test_what_is_kept_up_is_what_the_slots_come_to(slots: list[dict[str, int]]) -> None:
+    recorder = Recorder()
+    for number, slot in enumerate(slots):
+        for name, tokens in slot.items():
+            recorder.streamed(f"{number}{name}", Whose(name, "large"), Streamed(completion_tokens=tokens))
+        recorder.close(2.0, {}, {})
+    for name in "abc":
+        amounts = [slot.get(name) for slot in slots]
+        found = rows(recorder.told()).get(("subject", name, "completion_tokens"))
+        minute = [amount for amount in amounts[-30:] if amount is not None]
+        assert found == ((sum(filter(None, amounts[-5:])), sum(minute)) if minute else None)
 
 
 def test_a_program_with_countless_names_costs_no_more_than_a_bounded_number_of_them() -> None:

@@ -59,6 +59,17 @@ async def test_a_terminal_tells_keys_at_once_and_is_left_as_it_was(terminal: tup
     assert termios.tcgetattr(program) == before
 
 
+async def test_a_sequence_in_pieces_is_one_key_and_escape_alone_is_another(terminal: tuple[int, int]) -> None:
+    person, program = terminal
+    pressed = list[str]()
+    with Keyboard(program, pressed.append) as keyboard:
+        for piece in (b"\x1b", b"[", b"6", b"~"):
+            keyboard.heard(piece)
+        assert pressed == ["page-down"]
+        os.write(person, b"\x1b")
+        await eventually(lambda: pressed == ["page-down", "escape"], seconds=20)
+
+
 async def test_a_failure_leaves_the_terminal_as_it_was_too(terminal: tuple[int, int]) -> None:
     before = termios.tcgetattr(terminal[1])
     with contextlib.suppress(RuntimeError), Keyboard(terminal[1], lambda key: None):

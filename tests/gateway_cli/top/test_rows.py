@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gateway.activity.shown import BackendActivity, ModelActivity, SubjectActivity
 from gateway.cli.top.rows import Waits, picture
-from gateway.queueing.administration import DrainShown
+from gateway.queueing.administration import DrainShown, LineShown
 from tests.gateway_cli.top.seen import NOW, engine, request, snapshot
 
 
@@ -76,6 +78,17 @@ def test_a_request_tells_whose_it_is_and_for_how_long_it_has_been_there() -> Non
     running, waiting = picture(snapshot((request(9, waiting_since=NOW - 30), request(4, "usr_b", "waiting")))).requests
     assert (running.name, running.age, running.backend, running.place) == ("Anna", 9, "gpu-1", None)
     assert (waiting.name, waiting.age, waiting.backend, waiting.place, waiting.eta) == ("", 4, "", 4, 6.0)
+
+
+def test_tables_that_are_longer_than_what_was_told_are_named() -> None:
+    seen = snapshot(has_more=True)
+    assert picture(seen).cut == {"people"}
+    more = seen._replace(queue=msgspec.structs.replace(seen.queue, lines=[_with_more(seen.queue.lines[0])]))
+    assert picture(more).cut == {"people", "requests"}
+
+
+def _with_more(line: LineShown) -> LineShown:
+    return msgspec.structs.replace(line, has_more=True)
 
 
 def test_clocks_that_disagree_make_no_negative_time() -> None:
