@@ -194,7 +194,7 @@ def _remarks(report: Report) -> list[str]:
     if report.repeated:
         remarks.append(f"{report.repeated} requests repeat another: a server that caches prefixes knows them.")
     if report.server.absent:
-        remarks.append(f"KV use, running, waiting and preempted are not known: {report.server.absent}.")
+        remarks.append(f"Of the server, {report.server.absent}.")
     if bottlenecks := report.strain.bottlenecks:
         remarks += [
             "The load generator was a bottleneck: the server may be better than these figures.",

@@ -34,7 +34,7 @@ _MOST_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerLog:
-    """`times` are `perf_counter` seconds, one for each of `loads`. `absent` says why there are none."""
+    """`times` are `perf_counter` seconds, one for each of `loads`. `absent` says what is not known, and why."""
 
     times: tuple[float, ...] = ()
     loads: tuple[Load, ...] = ()
@@ -93,7 +93,10 @@ class ServerWatch:
         await self._session.close()
 
     def read(self) -> ServerLog:
-        return ServerLog(tuple(at for at, _ in self._seen), tuple(load for _, load in self._seen), self._absent)
+        absent = self._absent and f"running, waiting, preempted and KV use are not known: {self._absent}"
+        if not absent and all(load.kv_use is None for _, load in self._seen):
+            absent = f"the KV cache's use is not known: {self._url} does not tell it"
+        return ServerLog(tuple(at for at, _ in self._seen), tuple(load for _, load in self._seen), absent)
 
     async def _keep_looking(self) -> None:
         pause = self._pause
@@ -112,6 +115,8 @@ class ServerWatch:
                 text = await _bounded(response.content) if response.status == 200 else b""
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             return f"{self._url}: {type(error).__name__}"
+        if response.status in (401, 403):
+            return f"{self._url} answered {response.status}, they need another key or are elsewhere (--metrics-url)"
         if response.status != 200:
             return f"{self._url} answered {response.status}"
         if (load := load_of(text)) == Load():

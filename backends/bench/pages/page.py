@@ -79,8 +79,8 @@ def _doubts(result: Result) -> list[str]:
             f"{repeated} requests repeat another: a server that caches prefixes knows them. {japanese(known)}"
         )
     if absent := result.get("server_metrics_absent"):
-        unknown = "サーバーの KV 使用率や待ち行列は分かりません。"
-        doubts.append(f"KV use, running, waiting and preempted are not known: {escape(absent)}. {japanese(unknown)}")
+        unknown = "サーバーの内部の状態 (実行中・待機中・KV 使用率) は一部または全部が分かりません。"
+        doubts.append(f"of the server, {escape(str(absent))}. {japanese(unknown)}")
     if result.get("counted_by_server") is False:
         counted = "サーバーが使用量を返さなかったため、テキストの断片をトークンとして数えました。"
         doubts.append(f"the server sent no usage: pieces of text were counted as tokens. {japanese(counted)}")

@@ -28,7 +28,8 @@ class Script:
     cut_after: int | None = None
     status: int = 200
     error_event: bool = False
-    metrics: list[str] = field(default_factory=list)  # one text a look, the last ever after; none: 404
+    metrics: list[str] = field(default_factory=list)  # one text a look, the last ever after
+    metrics_status: int = 404  # without a text
     metrics_s: float = 0.0  # what a look takes
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -88,7 +89,7 @@ async def _metrics(writer: asyncio.StreamWriter, headers: dict[str, str], script
     script.looks.append(headers)
     await asyncio.sleep(script.metrics_s)
     if not script.metrics:
-        _plain(writer, 404, {"error": {"message": "not found"}})
+        _plain(writer, script.metrics_status, {"error": {"message": "no metrics"}})
         return
     body = script.metrics[min(len(script.looks), len(script.metrics)) - 1].encode()
     writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)

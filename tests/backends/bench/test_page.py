@@ -97,7 +97,9 @@ def test_a_limit_far_above_all_values_is_told_and_not_drawn() -> None:
 def test_what_the_server_told_is_drawn_and_what_it_did_not_is_said() -> None:
     series = {"times": [0.0, 0.5], "num_requests_running": [1, 2], "kv_cache_usage_perc": [0.1, None]}
     told = result(answered(0, 1)) | {"server_metrics": series}
-    silent = result(answered(0, 1)) | {"server_metrics_absent": "http://<here>/metrics answered 404"}
+    silent = result(answered(0, 1)) | {
+        "server_metrics_absent": "KV use is not known: http://<here>/metrics answered 404"
+    }
     assert Seen(html_page({"told": told})).figures[-1] == "What the server told: requests"
     seen = Seen(html_page({"told": told, "silent": silent}))
     assert [figure for figure in seen.figures if "server" in figure] == [

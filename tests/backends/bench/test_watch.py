@@ -56,9 +56,18 @@ async def test_a_server_without_metrics_is_asked_once_and_the_report_says_so(tmp
     script = Script(gap_s=0.01)
     report = await run(tmp_path, script)
     assert len(script.looks) == 1
-    assert report.to_dict()["server_metrics_absent"] == "http://localhost/metrics answered 404"
+    absent = "running, waiting, preempted and KV use are not known: http://localhost/metrics answered 404"
+    assert report.to_dict()["server_metrics_absent"] == absent
     assert report.to_dict(detailed=True)["server_metrics"] == {}
-    assert "not known: http://localhost/metrics answered 404" in report.to_text()
+    assert f"Of the server, {absent}." in report.to_text()
+    refused = await run(tmp_path, Script(metrics_status=403))
+    assert "need another key or are elsewhere (--metrics-url)" in refused.to_text()
+
+
+async def test_a_server_that_tells_nothing_of_its_cache_is_told_of_so(tmp_path: Path) -> None:
+    report = await run(tmp_path, Script(metrics=["sekisho_running 1\nsekisho_waiting 2\n"]))
+    assert report.to_dict()["max_num_requests_waiting"] == 2
+    assert "the KV cache's use is not known: http://localhost/metrics does not tell it" in report.to_text()
 
 
 async def test_figures_of_nothing_known_are_none(tmp_path: Path) -> None:
