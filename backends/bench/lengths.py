@@ -14,10 +14,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
-# No length is drawn above so many means: the context that a run needs is known before it.
-LONGEST = 8
-
-# (percent, tokens that so many do not exceed). The longest 2.3 % of the prompts, up to 7398 tokens, are cut to LONGEST.
+# (percent, tokens that so many do not exceed). The longest 2.3 % of the prompts, up to 7398 tokens, are cut to 8 means:
+# the context that a run needs is known before it.
 _PROMPTS = (
     (0, 1), (10, 16), (20, 23), (30, 32), (40, 45), (50, 64), (60, 95), (70, 150), (80, 262), (90, 600), (95, 1089),
     (97.7, 1690), (100, 1690),
@@ -41,12 +39,12 @@ class Spread:
         )
 
     def drawn(self, rng: random.Random, mean: float) -> int:
-        """A length of this spread, scaled to have that mean; at least 1."""
+        """A length of this spread, scaled to have that mean; at least 1, at most 8 means."""
         percent = rng.uniform(0, 100)
         above = max(1, bisect_left(self._percents, percent))
         (low, high), (least, most) = self._percents[above - 1 : above + 1], self._lengths[above - 1 : above + 1]
         length = least * math.exp(math.log(most / least) * (percent - low) / (high - low))
-        return max(1, min(round(length * mean / self.mean), LONGEST * round(mean)))
+        return max(1, round(length * mean / self.mean))
 
 
 def _log_mean(low: float, high: float) -> float:

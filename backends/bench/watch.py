@@ -111,7 +111,7 @@ class ServerWatch:
     async def _look(self) -> str:
         """Why there was nothing to see; empty where there was."""
         try:
-            async with self._session.get(self._url, allow_redirects=False) as response:
+            async with self._session.get(self._url) as response:
                 text = await _bounded(response.content) if response.status == 200 else b""
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             return f"{self._url}: {type(error).__name__}"

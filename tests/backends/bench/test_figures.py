@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from backends.bench.pages.figures import cumulative, first_tokens_ms, gaps_ms, requests, speed_and_throughput, timeline
+from backends.bench.pages.figures import (
+    cumulative,
+    first_tokens_ms,
+    gaps_ms,
+    latencies_ms,
+    later_tokens_ms,
+    requests,
+    server_series,
+    speed_and_throughput,
+    timeline,
+)
 from tests.backends.bench.results import answered, failed, result
 
 
@@ -34,6 +44,20 @@ def test_latencies_of_failed_requests_are_not_drawn() -> None:
     made = result(cut, answered(0, 1, 1.5))
     assert first_tokens_ms(made) == [1000]
     assert gaps_ms(made) == [500]
+
+
+def test_times_per_token_and_latencies_are_those_of_whole_answers() -> None:
+    cut = answered(0, 5, 9)
+    cut.error = "cut"
+    made = result(cut, answered(0, 1, 1.5, 2.0), answered(0, 4), failed(1))
+    assert later_tokens_ms(made) == [500], "of those with a second token"
+    assert latencies_ms(made) == [2000, 4000]
+
+
+def test_what_a_server_told_is_drawn_where_it_told_it() -> None:
+    told = {"server_metrics": {"times": [0.0, 1.0, 2.0], "num_requests_running": [1, None, 3]}}
+    assert server_series(told, "num_requests_running") == [(0.0, 1), (2.0, 3)]
+    assert server_series(told, "kv_cache_usage_perc") == server_series({}, "num_requests_running") == []
 
 
 def test_the_cumulative_share_rises_from_the_smallest_to_the_largest_value() -> None:

@@ -70,6 +70,12 @@ async def test_a_server_that_tells_nothing_of_its_cache_is_told_of_so(tmp_path: 
     assert "the KV cache's use is not known: http://localhost/metrics does not tell it" in report.to_text()
 
 
+async def test_no_more_is_read_than_metrics_may_be_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_MOST_BYTES", 1 << 16)
+    report = await run(tmp_path, Script(metrics=["# endless\n" * 100_000 + vllm(1, 0, 0, 0)]))
+    assert report.server.loads == ()
+
+
 async def test_figures_of_nothing_known_are_none(tmp_path: Path) -> None:
     report = await run(tmp_path, Script(metrics=["process_cpu_seconds_total 3\n"]))
     assert "holds no figures that are known here" in report.to_text()

@@ -39,6 +39,7 @@ def test_the_largest_batch_is_the_last_within_the_budget(seed: int) -> None:
 
 def test_a_batch_that_meets_the_budget_exactly_is_within_it() -> None:
     assert Cost(0.010, 0.002).largest_batch(0.05) == 20
+    assert Cost(0.1, 0.1).largest_batch(0.3) == 2, "although 0.3 - 0.1 is a little less than 0.2 to a computer"
 
 
 def test_a_slope_that_noise_explains_is_none() -> None:
