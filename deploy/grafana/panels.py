@@ -19,6 +19,8 @@ _COLOURS = {
     "p50": "light-blue",
     "p95": "blue",
     "p99": "purple",
+    "median": "light-blue",
+    "slowest twentieth": "blue",
     "running": "green",
     "waiting": "orange",
     "preempted": "red",

@@ -152,7 +152,7 @@ ABUSE = Board(
             quiet=True,
         ),
         Panel(
-            "Identity providers",
+            "Identity providers that do not answer",
             (
                 "1 while one does not answer: people cannot sign in, which looks like an attack and is none.",
                 "1 は応答なし。サインインできない。",

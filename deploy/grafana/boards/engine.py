@@ -183,6 +183,7 @@ ENGINE = Board(
                 )
             ],
             stacked=True,
+            width=24,
         ),
     ],
 )
