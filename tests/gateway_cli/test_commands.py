@@ -84,6 +84,26 @@ def test_up_lets_in_as_many_as_its_engine_takes(
     assert up._seats(device) == seats
 
 
+def test_up_tells_its_engine_where_traces_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def nothing(*_: object) -> None: ...
+
+    plans: list[up.Plan] = []
+    monkeypatch.setattr(up, "ensure_model", lambda *_: None)
+    monkeypatch.setattr(up, "_parts", lambda plan, *_: plans.append(plan))
+    monkeypatch.setattr(up, "_supervise", nothing)
+    for endpoint in ("", "http://127.0.0.1:4318/"):
+        if endpoint:
+            monkeypatch.setenv("SEKISHO_OTLP_ENDPOINT", endpoint)
+        assert invoke("up", "--port", "0", "--data-dir", str(tmp_path)).exit_code == 0
+    without, traced = (list(plan.engine_options) for plan in plans)
+    assert traced == [*without, "--otlp-endpoint", "http://127.0.0.1:4318"]
+
+
+def test_engine_says_what_a_collectors_address_looks_like() -> None:
+    said = str(fault("engine", "--uds", "x", "--otlp-endpoint", "collector:4318"))
+    assert "otlp_endpoint: 'collector:4318' cannot be used: expected http://host:port" in said
+
+
 def test_engine_says_what_a_size_looks_like() -> None:
     assert "--kv-cache-memory: not a size: 'big'" in str(fault("engine", "--kv-cache-memory", "big"))
     assert "--target-tpot: not a duration: '50'" in str(fault("engine", "--target-tpot", "50"))
