@@ -89,6 +89,7 @@ def test_up_tells_its_engine_where_traces_go(monkeypatch: pytest.MonkeyPatch, tm
 
     plans: list[up.Plan] = []
     monkeypatch.setattr(up, "ensure_model", lambda *_: None)
+    monkeypatch.setattr(up.datadir, "lock", lambda folder: 0)
     monkeypatch.setattr(up, "_parts", lambda plan, *_: plans.append(plan))
     monkeypatch.setattr(up, "_supervise", nothing)
     for endpoint in ("", "http://127.0.0.1:4318/"):
