@@ -11,12 +11,11 @@ from pathlib import Path
 from gateway.errors import DoorError
 from gateway.routing.member import NoKey
 from gateway.settings import Settings, SettingsError
+from gateway.settings.shown import LIVE
 
 log = logging.getLogger("sekisho.settings")
 
 _LOOK_SECONDS = 1.0
-# Everything else is read once, at the start.
-_LIVE = frozenset({"backends", "aliases"})
 
 
 class Reload:
@@ -57,7 +56,7 @@ class Reload:
             log.error("the changed %s cannot be used, and all stays as it was: %s", self._file, error)
             return
         self.refused = False
-        if waiting := sorted(name for name in _changed(self._settings, wanted) if name not in _LIVE):
+        if waiting := sorted(name for name in _changed(self._settings, wanted) if name not in LIVE):
             log.warning("these settings have changed and hold after a restart: %s", ", ".join(waiting))
         log.warning("%s was taken over", self._file)
 

@@ -1,11 +1,12 @@
-"""Every setting of the door: type, default, help (door.py), and how they are read (reading.py)."""
+"""Every setting of the door: type, default, help (door.py), how they are read (reading.py) and shown (shown.py)."""
 
 from gateway.settings.checks import KEY_PATTERN, LOOPBACK_HOSTS
-from gateway.settings.door import Settings
+from gateway.settings.door import Settings, Source
 from gateway.settings.engines import BackendSettings
 from gateway.settings.issuers import Issuer
 from gateway.settings.reading import SettingsError, load
 from gateway.settings.shares import Price, TokenWeights
+from gateway.settings.shown import SettingShown, shown
 
 __all__ = [
     "KEY_PATTERN",
@@ -13,8 +14,11 @@ __all__ = [
     "BackendSettings",
     "Issuer",
     "Price",
+    "SettingShown",
     "Settings",
     "SettingsError",
+    "Source",
     "TokenWeights",
     "load",
+    "shown",
 ]

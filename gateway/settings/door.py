@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, model_validator
 
 from backends.telemetry.otlp import check_endpoint
 from gateway.scope import QueueClass
@@ -22,6 +22,8 @@ from gateway.settings.checks import (
 from gateway.settings.engines import DATA_CLASS, BackendSettings, Kind, ModelName, check_engine_url
 from gateway.settings.issuers import Issuer
 from gateway.settings.shares import CLASS_WEIGHTS, STARVATION_SECONDS, Places, Price, Seconds, TokenWeights, Weight
+
+Source = Literal["default", "file", "environment", "flag"]
 
 
 class Settings(BaseModel):
@@ -208,6 +210,13 @@ class Settings(BaseModel):
     record_prompts_of: tuple[str, ...] = Field(
         (), description="Tenants whose prompts and answers are written into log and traces; nobody's unless named."
     )
+
+    # Of those that were given.
+    _sources: dict[str, Source] = PrivateAttr(default_factory=dict)
+
+    def source(self, name: str) -> Source:
+        """Where the setting's value comes from."""
+        return self._sources.get(name, "default")
 
     @property
     def engines(self) -> tuple[BackendSettings, ...]:

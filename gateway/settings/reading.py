@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from gateway.settings.door import Settings
+from gateway.settings.door import Settings, Source
 
 ENV_PREFIX = "SEKISHO_"
 
@@ -28,13 +28,18 @@ class SettingsError(Exception):
 
 def load(file: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Settings from overrides (the command line) over `environ` over `file` over defaults. Raises SettingsError."""
-    values = _from_file(file) if file else {}
-    values |= _from_environ(environ or {})
-    values |= {name: value for name, value in overrides.items() if value is not None}
+    given: dict[Source, dict[str, Any]] = {
+        "file": _from_file(file) if file else {},
+        "environment": _from_environ(environ or {}),
+        "flag": {name: value for name, value in overrides.items() if value is not None},
+    }
+    values = {name: value for part in given.values() for name, value in part.items()}
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         raise SettingsError([_fault(item) for item in error.errors()]) from None
+    settings._sources = {name: source for source, part in given.items() for name in part}
+    return settings
 
 
 def _from_file(file: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from gateway.api.admin import (
     queue,
     service_accounts,
     sessions,
+    settings,
     usage,
     users,
     whoami,
@@ -34,6 +35,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *queue.OPERATIONS,
     *models.OPERATIONS,
     *backends.OPERATIONS,
+    *settings.OPERATIONS,
     *audit.OPERATIONS,
 )
 DOCUMENT = document.operation(OPERATIONS)
