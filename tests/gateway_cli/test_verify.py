@@ -44,6 +44,17 @@ async def test_a_sweep_prints_each_point_and_writes_what_it_recommends(tmp_path:
     assert len(set(prompts)) == len(prompts)
 
 
+async def test_a_sweep_tells_where_the_load_generator_was_the_bottleneck_and_draws_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backends.bench.strain.CPU_LIMIT", 0.0)
+    page = tmp_path / "sweep.html"
+    result, made, _ = await swept(tmp_path, "--max-concurrency", "1", "--html", str(page))
+    assert [doubt.split(":")[0] for doubt in made["doubts"]] == ["The load generator was a bottleneck at 1 at once"]
+    assert made["doubts"][0] in result.stdout
+    assert made["advice"].split("`")[0] in page.read_text()
+
+
 async def test_a_target_that_nothing_meets_ends_a_sweep_after_one_point(tmp_path: Path) -> None:
     _, made, _ = await swept(tmp_path, "--target", "1e12")
     assert (made["best_concurrency"], made["max_num_seqs"], len(made["points"])) == (0, None, 1)
@@ -72,7 +83,10 @@ async def verified(folder: Path, script: Script, *arguments: str) -> tuple[Resul
     return result, {verdict["number"]: verdict for verdict in server["verdicts"]}, server["runs"]
 
 
-async def test_six_verdicts_are_printed_and_written_and_the_sixth_needs_a_shape(tmp_path: Path) -> None:
+async def test_six_verdicts_are_printed_and_written_and_the_sixth_needs_a_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backends.bench.strain.CPU_LIMIT", 0.0)
     script = Script(gap_s=0.001)
     result, verdicts, runs = await verified(tmp_path, script)
     expected = {1: "holds", 2: "not run", 3: "holds", 4: "holds", 5: "holds", 6: "not run"}
@@ -80,6 +94,7 @@ async def test_six_verdicts_are_printed_and_written_and_the_sixth_needs_a_shape(
     assert result.exit_code == 0
     assert "of 6 at once 6 were answered, 0 refused, 0 lost" in result.stdout
     assert re.search(r"memory \d+ MiB before", result.stdout)  # this process serves
+    assert "the load generator was a bottleneck, one request: it computed" in result.stdout
     assert script.peak_in_flight == 32
     assert [run["title"] for run in runs][-3:] == ["2 people", "6 at once", "one more"]
 
