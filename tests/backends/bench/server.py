@@ -27,6 +27,8 @@ class Script:
     role_first_s: float | None = None  # the role's own chunk comes this early
     cut_after: int | None = None
     status: int = 200
+    room: int | None = None  # who finds so many being answered is refused
+    refusal: int = 429
     error_event: bool = False
     metrics: list[str] = field(default_factory=list)  # one text a look, the last ever after
     metrics_status: int = 404  # without a text
@@ -77,6 +79,8 @@ async def _connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
             await _metrics(writer, headers, script)
         elif script.status != 200:
             _plain(writer, script.status, {"error": {"message": "no room", "code": script.status}})
+        elif script.room is not None and script.in_flight >= script.room:
+            _plain(writer, script.refusal, {"error": {"message": "too many"}}, retry_after=script.refusal == 429)
         else:
             await _answer(writer, json.loads(body), script)
         await writer.drain()
@@ -95,9 +99,10 @@ async def _metrics(writer: asyncio.StreamWriter, headers: dict[str, str], script
     writer.write(f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
 
 
-def _plain(writer: asyncio.StreamWriter, status: int, value: Any) -> None:
+def _plain(writer: asyncio.StreamWriter, status: int, value: Any, *, retry_after: bool = False) -> None:
     body = json.dumps(value).encode()
-    writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+    more = "retry-after: 3\r\n" if retry_after else ""
+    writer.write(f"HTTP/1.1 {status} X\r\n{more}content-length: {len(body)}\r\n\r\n".encode() + body)
 
 
 async def _answer(writer: asyncio.StreamWriter, body: dict[str, Any], script: Script) -> None:
