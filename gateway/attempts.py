@@ -103,7 +103,9 @@ class Attempts:
                 self._broke = self._broke or (fault if self._meter.began else None)
                 if not await self._prepare_another(failure):
                     raise self._broke or fault from failure
-                await self._means.admission.move(self._request, self._journey)
+                with self._request.span.child("queue") as span:
+                    await self._means.admission.move(self._request, self._journey)
+                    span.set({"sekisho.backend": self._request.backend})
 
     # One attempt ---------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Lines of the log of door and engine: one JSON object each, in ASCII, so that nothing said can look like another line.
 
-Prompts, answers and secrets are never in them. An exception within a request is told by types and places: its message
-may quote what was asked.
+Prompts, answers and secrets are never in them. An exception is told by types and places where its message may quote
+what was asked or answered: within a request, and where words are handled beside one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+# They handle words outside of any request's block, or fail for those who do.
+_NEAR_WORDS = frozenset({"asyncio", "uvicorn.error", "sekisho.batches", "native_engine.sampling.sampler"})
 _escaped = json.JSONEncoder(default=str).encode
 _ABOUT: ContextVar[Mapping[str, str] | None] = ContextVar("about", default=None)
 
@@ -50,7 +52,8 @@ class JsonFormatter(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
-            fields["exception"] = _places(record.exc_info[1]) if request else self.formatException(record.exc_info)
+            may_quote = request is not None or record.name in _NEAR_WORDS
+            fields["exception"] = _places(record.exc_info[1]) if may_quote else self.formatException(record.exc_info)
         return _encode(fields)
 
 

@@ -119,16 +119,19 @@ def test_outside_of_requests_an_error_keeps_its_words_and_inside_only_its_places
     places = first["exception"]
     assert places.index("builtins.ValueError") < places.index("builtins.KeyError")
     assert "test_logs.py" in places
+    for name in ("asyncio", "uvicorn.error", "native_engine.sampling.sampler"):
+        _log_failure(fail, name)
+    assert WORDS not in written.getvalue()
     _log_failure(fail)
     assert WORDS in written.lines[-1]["exception"]
     assert "request_id" not in written.lines[-1]
 
 
-def _log_failure(fail: Any) -> None:
+def _log_failure(fail: Any, logger: str = "sekisho.test") -> None:
     try:
         fail()
     except KeyError:
-        logging.getLogger("sekisho.test").exception("failed")
+        logging.getLogger(logger).exception("failed")
 
 
 # Requests -------------------------------------------------------------------------------------------------------

@@ -119,6 +119,8 @@ async def test_each_try_is_a_span_and_says_how_it_failed(start_door: StartDoor, 
         ("three", None, False),
     ]
     assert [each.attributes["sekisho.attempt"] for each in tries] == [1, 2, 3]
+    turns = sorted(collector.named("queue"), key=lambda span: span.began)
+    assert [turn.attributes["sekisho.backend"] for turn in turns] == ["one", "two", "three"]
 
 
 async def test_a_request_that_fails_says_so_and_one_that_is_refused_is_no_error_of_ours(
