@@ -13,9 +13,9 @@ import pytest
 from backends.capacity.engine_lines import NOTES
 from backends.capacity.plan import FORMULAS
 from gateway.api.plan import PlanQuery
-from gateway.queueing.speed import Speed
 from gateway.web.assets import FOLDER
 from tests.gateway.conftest import RunningDoor, error_of
+from tests.gateway.web.measuring import set_speed
 
 EXAMPLES: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "capacity.json").read_text())
 WORDS = re.sub(r'"\s*\+\s*"', "", (FOLDER / "plan" / "words.js").read_text("utf-8"))
@@ -125,19 +125,15 @@ async def test_the_least_and_the_most_of_everything_can_be_planned_with(door: Ru
 
 
 async def test_what_was_measured_here_is_told_of_models_that_the_asker_may_use(door: RunningDoor) -> None:
-    assert door.app.door is not None
-
     async def measured(headers: dict[str, str]) -> Any:
         async with door.client.get("/plan/v1/measured", headers=headers) as response:
             return (await response.json())["data"]
 
-    ((permits, _),) = door.app.door.rooms.told()
-    sums = {"n": 40.0, "x": 160.0, "y": 2.0}  # four at once, a token each in 50 ms
-    permits.speeds = {"fake": Speed(**sums)}
+    set_speed(door, n=40, x=160, y=2)  # four at once, a token each in 50 ms
     assert await measured({}) == [{"model": "fake", "running": 4.0, "tok_s": pytest.approx(80), "answers": 40}]
     key = await narrow_key(door)
     assert await measured({"authorization": f"Bearer {key}"}) == []
-    permits.speeds = {"fake": Speed(**sums | {"n": 19.0})}
+    set_speed(door, n=19, x=76, y=0.95)
     assert await measured({}) == []
 
 

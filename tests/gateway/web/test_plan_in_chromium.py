@@ -13,6 +13,7 @@ from playwright.async_api import Page, expect
 from tests.gateway.chromium import NewContext, enter, faults_of_access, picture
 from tests.gateway.conftest import RunningDoor
 from tests.gateway.signing_in import SignInDoor
+from tests.gateway.web.measuring import set_speed
 
 pytestmark = pytest.mark.slow
 
@@ -137,6 +138,18 @@ async def test_own_figures_stand_in_the_place_of_a_model_and_a_machine(
     await page.reload()
     await computed(page)
     assert await page.inner_text("tbody tr:nth-child(5)") == row
+
+
+async def test_what_was_measured_here_is_compared_with_the_plan(door: RunningDoor, new_context: NewContext) -> None:
+    set_speed(door, n=40, x=640, y=0.8)
+    page = await opened(door, new_context, "/plan?model=qwen3-8b&hardware=l4")
+    assert "fake: 16.0 at once, 800 tok/s, 50.0 for each" in await page.inner_text("main")
+    async with page.expect_response("**measured=16**"):
+        await page.get_by_role("button", name="Compare").click()
+    await page.wait_for_selector("th:text('Measured / computed')")
+    assert await page.input_value("#measured") == "16:800"
+    assert "%" in await page.inner_text("tbody tr:nth-child(5)")
+    await picture(page, "plan-measured")
 
 
 async def test_what_cannot_be_planned_is_said_beside_its_field(door: RunningDoor, new_context: NewContext) -> None:
