@@ -255,8 +255,12 @@ def _prefill(model: Model, hardware: Hardware, load: Load) -> Prefill | None:
 
 
 def _advice(model: Model, hardware: Hardware, load: Load, memory: Memory | None) -> Advice:
-    """By what was measured where something was: the least share of the computed speed that any measurement reached."""
-    share = min((load.measured[batch] / _total(batch, model, hardware, load) for batch in load.measured), default=1.0)
+    """By what was measured where something was: the least share of the computed speed that any measurement reached.
+
+    One above the bound was of something else, and is not counted on.
+    """
+    shares = (speed / _total(batch, model, hardware, load) for batch, speed in load.measured.items())
+    share = min([1.0, *shares])
     quick = _largest(lambda batch: share / step_time(batch, model, hardware, load) >= load.target_tok_s)
     held = math.inf if memory is None else math.floor(next(iter(memory.conversations.values())))
     seats = int(min(quick, held))

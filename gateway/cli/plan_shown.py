@@ -80,6 +80,8 @@ def _show_rows(rows: list[Row], held: float, question: Question) -> None:
         table.add_row(*cells, f"{row.weight_bytes / 1e9:.1f}", f"{row.kv_bytes / 1e9:.1f}", _bar(row, most))
     out.print(table)
     plain(f"step = {FORMULAS['step_seconds']}")
+    if any(row.measured_share is not None and row.measured_share > 1 for row in rows):
+        plain("What was measured is above the upper bound: it was another model, machine or format than this plan's.")
     plain(f"tok/s = {FORMULAS['total_tok_s']}; each = {FORMULAS['per_user_tok_s']}. These are upper bounds.")
     if experts:
         plain(f"experts = {FORMULAS['experts_read']}; the speed is computed with these.")

@@ -136,6 +136,12 @@ def test_a_batch_that_finds_no_room_is_told_so_however_quick_it_would_be() -> No
     assert verdicts["128"] == ["no", "room"]
 
 
+def test_a_measurement_above_the_bound_is_called_one_of_something_else() -> None:
+    said = "above the upper bound"
+    assert said in plan("--model qwen3-8b --hardware l4 --measured 1:30").stdout
+    assert said not in plan("--model qwen3-8b --hardware l4 --measured 1:15").stdout
+
+
 def test_a_format_that_vllm_and_sglang_do_not_make_themselves_asks_for_a_checkpoint() -> None:
     for weights in ("int8", "int4"):
         told = plan(f"--model qwen3-8b --hardware h100 --weights {weights}").stdout

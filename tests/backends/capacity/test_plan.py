@@ -73,6 +73,16 @@ def test_the_least_measured_share_decides_what_is_advised() -> None:
     )
 
 
+def test_what_is_measured_above_the_bound_was_of_something_else_and_is_not_counted_on() -> None:
+    computed = 16 / step_time(16, MODEL, MACHINE, LOAD)
+    plain, above = (
+        make_plan(MODEL, MACHINE, replace(LOAD, target_tok_s=150, measured=measured), KV_TYPES)
+        for measured in ({}, {16: 2 * computed})
+    )
+    assert above.advice == plain.advice
+    assert [row.measured_share for row in above.rows if row.measured_share] == pytest.approx([2])
+
+
 def test_two_gpus_read_twice_as_quickly_and_pay_for_their_sums() -> None:
     both = replace(MACHINE, gpus=2)
     assert sum_seconds(16, MODEL, MACHINE) == 0

@@ -148,7 +148,8 @@ async def test_what_was_measured_here_is_compared_with_the_plan(door: RunningDoo
         await page.get_by_role("button", name="Compare").click()
     await page.wait_for_selector("th:text('Measured / computed')")
     assert await page.input_value("#measured") == "16:800"
-    assert "%" in await page.inner_text("tbody tr:nth-child(5)")
+    assert "413%" in await page.inner_text("tbody tr:nth-child(5)")
+    assert "it was another model, machine or format" in await page.inner_text(".notice.bad")
     await picture(page, "plan-measured")
 
 

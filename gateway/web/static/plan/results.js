@@ -11,7 +11,12 @@ const GIB = 2 ** 30;
 /** The sections of a plan. state: what was asked. experts: how many a layer of the model has; 0: it has none. */
 export function results(plan, state, experts) {
   return [
-    plan.advice && adviceOf(plan.advice, state),
+    plan.advice &&
+      adviceOf(
+        plan.advice,
+        plan.rows.some((row) => row.measured_share > 1),
+        state,
+      ),
     plan.memory && memoryOf(plan.memory, state),
     plan.rows.length > 0 && speedOf(plan.rows, heldOf(plan.memory), state),
     plan.rows.length > 0 && Number(state.gpus) > 1 && parallelOf(plan.rows.at(-1), state),
@@ -40,6 +45,7 @@ function tile(value, words, ...more) {
 
 function adviceOf(
   { max_num_seqs: seats, limited_by: by, machines, wait_s: wait, expected_share: share, per_user_tok_s: each },
+  above,
   state,
 ) {
   const target = number(Number(state.target), Number.isInteger(Number(state.target)) ? 0 : 1);
@@ -75,6 +81,7 @@ function adviceOf(
       wait > 0 && tile(duration(wait), say("wait"), formula("wait_s")),
     ),
     share !== 1 && h("p", { class: "notice" }, say("expected_share", { share: percent(share) })),
+    above && h("p", { class: "notice bad" }, say("above_bound")),
   );
 }
 

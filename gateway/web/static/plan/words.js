@@ -76,6 +76,11 @@ export const say = words({
     ja: "計測された最小値として、計算値の {share} で見積もっています。",
   },
 
+  above_bound: {
+    en: "What was measured is above the upper bound: it was another model, machine or format than this plan's.",
+    ja: "計測値が上限値を超えています。この計画とは別のモデル、マシン、または精度で計測した値です。",
+  },
+
   memory: { en: "Memory", ja: "メモリ" },
   weights_gib: { en: "Weights", ja: "重み" },
   kv_token: { en: "KV cache of a token", ja: "1トークンのKVキャッシュ" },
