@@ -144,7 +144,7 @@ def _waits(head: Head, width: int) -> Text:
 
 
 def _failures(head: Head, width: int) -> Text:
-    parts: list[Part] = [(" Refused and failed in the last minute", "bold red")]
+    parts: list[Part] = [(" Failures (1 min)", "bold red")]
     for code, many in head.failures[:_MOST_FAILURES]:
         parts.append((f"  {many} {inert(code)}", "red"))
     if more := len(head.failures) - _MOST_FAILURES:

@@ -36,7 +36,7 @@ def test_a_request_counts_while_it_streams_and_each_token_once() -> None:
 
 def test_a_prompt_that_was_estimated_too_long_is_not_counted_twice() -> None:
     recorder = Recorder()
-    for prompt in (20, 12, 12):
+    for prompt in (20, 12, 15):
         recorder.streamed("a", ANNA, Streamed(prompt))
     assert rows(closed(recorder))["model", "large", "prompt_tokens"] == (20, 20)
 
