@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Lays down what the pages use of others (gateway/web/static/vendor), as vendored.toml names it. Needs npm and a network.
+"""Lays down what the pages use of others (gateway/web/static/vendor), as vendored.toml names it. Needs npm.
 
-    .venv/bin/python deploy/vendor.py           # after a version, an integrity or a list of files was changed there
+.venv/bin/python deploy/vendor.py           # after a version, an integrity or a list of files was changed there
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypedDict
 
+from rich.console import Console
+
+console = Console(highlight=False)
 VENDOR = Path(__file__).resolve().parents[1] / "gateway" / "web" / "static" / "vendor"
 
 
@@ -36,9 +39,9 @@ def main() -> int:
             try:
                 lay_down(fetched(entry, Path(folder)), entry["files"], VENDOR / name)
             except (RuntimeError, subprocess.CalledProcessError) as error:
-                print(f"{name}: {error}", file=sys.stderr)
+                console.print(f"{name}: {error}", style="red", markup=False)
                 return 1
-        print(f"{name}: {entry['package']} {entry['version']}")
+        console.print(f"{name}: {entry['package']} {entry['version']}")
     (VENDOR / "SHA256SUMS").write_text(sums(VENDOR), encoding="utf-8")
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from gateway.api import admin, assets, batches, embeddings, files, health, openai, plan, prefixes, responses, sign_in
-from gateway.api.chat import about, answers, conversations, templates, usage
+from gateway.api.chat import about, answers, conversations, page, templates, usage
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
 from gateway.scope import Endpoint, RequestScope, Role
@@ -64,6 +64,8 @@ ROUTES = (
     Route("GET", "/metrics", health.metrics, "metrics", role="auditor"),
     Route("GET", "/", sign_in.landing),
     Route("GET", "/account", sign_in.account),
+    Route("GET", "/chat", page.chat),
+    Route("GET", "/usage", page.usage),
     Route("GET", "/plan", plan.show),
     Route("GET", "/plan/v1/measured", plan.measured),
     Route("GET", "/auth/sign-in", sign_in.begin),
@@ -96,7 +98,7 @@ PUBLIC_PATHS = {
 # Asked every few seconds, by machines: not worth a line in the log each.
 PROBES = frozenset({"/healthz", "/readyz"})
 # Pages that need a session: a person who opens one without it is asked to sign in, and comes back.
-PAGES = frozenset({"/account", "/plan"})
+PAGES = frozenset({"/account", "/chat", "/usage", "/plan"})
 
 
 class _Open(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +25,16 @@ _TYPES = {
 _PACKED = ("text/", "image/svg", "application/json", "application/wasm")
 
 
-class Asset(NamedTuple):
+@dataclass(frozen=True)
+class Asset:
     body: bytes
     content_type: str
-    packed: bytes | None  # by gzip, where that makes it smaller
+
+    @cached_property
+    def packed(self) -> bytes | None:
+        """By gzip, where that makes it smaller. Made when it is first asked for: some are large."""
+        packed = gzip.compress(self.body, mtime=0) if self.content_type.startswith(_PACKED) else self.body
+        return packed if len(packed) < len(self.body) else None
 
 
 class Assets(NamedTuple):
@@ -61,5 +68,4 @@ def assets() -> Assets:
 
 def _asset(path: Path, body: bytes) -> Asset:
     kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "text/plain; charset=utf-8"
-    packed = gzip.compress(body, mtime=0) if kind.startswith(_PACKED) else body
-    return Asset(body, kind, packed if len(packed) < len(body) else None)
+    return Asset(body, kind)

@@ -42,6 +42,8 @@ WORDS: dict[str, dict[Language, str]] = {
         "en": "This page needs JavaScript, which this browser does not run. Programs use the API with a key.",
         "ja": "このページには JavaScript が必要です。プログラムからは API キーで API を利用できます。",
     },
+    "chat": {"en": "Chat", "ja": "チャット"},
+    "usage": {"en": "My usage", "ja": "利用状況"},
     "role_user": {"en": "user", "ja": "利用者"},
     "role_service": {"en": "service", "ja": "サービス"},
     "role_auditor": {"en": "auditor", "ja": "監査者"},

@@ -8,10 +8,14 @@ import { language, LANGUAGES, setLanguage, words } from "./words.js";
 // In this order. roles: who may open it; everyone without.
 const LINKS = [
   { path: "/", word: "home" },
+  { path: "/chat", word: "chat" },
+  { path: "/usage", word: "usage" },
   { path: "/plan", word: "plan" },
 ];
 
 const say = words({
+  chat: { en: "Chat", ja: "チャット" },
+  usage: { en: "Usage", ja: "利用状況" },
   home: { en: "Home", ja: "ホーム" },
   plan: { en: "Planner", ja: "容量計画" },
   pages: { en: "Pages", ja: "ページ" },

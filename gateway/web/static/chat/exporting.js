@@ -1,0 +1,19 @@
+// A conversation as a file to keep. The door exports what it keeps; this is for what only the browser has.
+
+import { path } from "./tree.js";
+
+export function asMarkdown({ title, head, messages }) {
+  const shown = path(new Map(messages.map((message) => [message.id, message])), head);
+  const parts = shown.map(({ role, content, model }) => `## ${role}${model ? ` (${model})` : ""}\n\n${content}\n`);
+  return [`# ${title}\n`, ...parts].join("\n");
+}
+
+/** Hands a text to the browser to be saved. */
+export function download(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name.replace(/[\\/:*?"<>|\u0000-\u001f]/g, "_");
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

@@ -1,0 +1,172 @@
+// The chat page: what there is, put together. The address names the conversation: /chat?c=<id>.
+
+import { ApiError, askJson } from "../lib/api.js";
+import { fill, h } from "../lib/dom.js";
+import { showHeader } from "../lib/header.js";
+import { session as whoIsHere } from "../lib/session.js";
+import { announce } from "./announce.js";
+import { pictureButton } from "./buttons.js";
+import { Composer } from "./composer.js";
+import { copied } from "./copying.js";
+import { dialog } from "./dialogs.js";
+import { faultWords } from "./faults.js";
+import { showNearLimits } from "./limits.js";
+import { modelPicker, usualModel } from "./models.js";
+import { editOptions } from "./options.js";
+import { serverStore } from "./server_store.js";
+import { Session } from "./session.js";
+import { listenToKeys, showShortcuts } from "./shortcuts.js";
+import { Sidebar } from "./sidebar.js";
+import { amongTabs } from "./tabs.js";
+import { chooseTemplate } from "./templates.js";
+import { Thread } from "./thread.js";
+import { say } from "./words.js";
+
+const LIST_HIDDEN = "sekisho-chat-list-hidden";
+const place = document.getElementById("main");
+
+start().catch((fault) => fill(place, faultWords(fault)));
+
+async function start() {
+  showHeader();
+  const [settings, who] = await Promise.all([askJson("/chat/v1/settings"), whoIsHere()]);
+  const session = new Session(await store(settings, who.subject));
+  session.tell = amongTabs(who.subject, (id) => heed(session, id));
+  build(session, settings);
+  addEventListener("unhandledrejection", (event) => {
+    if (!(event.reason instanceof ApiError)) return;
+    event.preventDefault();
+    dialog(say("error_other"), faultWords(event.reason));
+  });
+  await show(session, settings);
+  addEventListener("popstate", () => show(session, settings));
+}
+
+async function store({ storage }, subject) {
+  if (storage !== "browser") return serverStore;
+  return (await import("./browser_store.js")).browserStore(subject);
+}
+
+function build(session, settings) {
+  const { models } = settings;
+  const context = () => models.find(({ id }) => id === session.conversation.model)?.context ?? 0;
+  const begin = () => go(session, settings, null);
+  const thread = new Thread(session);
+  const templates = () => chooseTemplate().then((text) => text && composer.insert(text));
+  const composer = new Composer(session, {
+    context,
+    mostBytes: settings.max_message_bytes,
+    templates,
+    editLast: () => thread.editLast(),
+  });
+  const sidebar = new Sidebar(session, settings, { go: (id) => go(session, settings, id), begin });
+  const near = h("p", { class: "notice near", hidden: true });
+  const list = listSwitch(sidebar);
+  const bar = h(
+    "div",
+    { class: "bar" },
+    list,
+    modelPicker(session, models),
+    pictureButton("options", "tune", () => editOptions(session)),
+    h("span", { class: "title" }),
+    pictureButton("shortcuts", "keys", showShortcuts),
+    pictureButton("new_chat", "add", begin),
+  );
+  const missing = models.length ? null : h("p", { class: "notice bad" }, say("no_models"));
+  const column = h(
+    "div",
+    { class: "column" },
+    bar,
+    thread.element,
+    h("h1", { class: "greeting" }, say("greeting")),
+    near,
+    missing,
+    composer.element,
+    h("p", { class: "caution soft" }, say("caution")),
+  );
+  document.body.classList.add("chats");
+  fill(
+    place,
+    h("div", { class: "chat" }, sidebar.element, h("div", { class: "veil", onclick: () => list.click() }), column),
+  );
+  dropping(column, composer);
+
+  session.addEventListener("changed", () => {
+    const { conversation, path } = session;
+    column.classList.toggle("empty", path.length === 0);
+    bar.querySelector(".title").textContent = conversation.title;
+    document.title = `${conversation.title || say("new_chat")} · Sekisho`;
+  });
+  session.addEventListener("created", () => history.replaceState(null, "", address(session.conversation.id)));
+  session.addEventListener("ended", () => showNearLimits(near));
+  listenToKeys({
+    new: begin,
+    search: () => (showList(true), sidebar.search.focus()),
+    field: () => composer.field.focus(),
+    copy: () => copied(thread.lastAnswer).then(() => announce(say("copied"))),
+    stop: () => session.stop(),
+    list: () => list.click(),
+  });
+  showNearLimits(near);
+  composer.field.focus();
+}
+
+// A conversation by its id; null: a new one. Back and forward go through those that were open.
+function go(session, settings, id) {
+  if (address(id) !== location.pathname + location.search) history.pushState(null, "", address(id));
+  if (matchMedia("(max-width: 50rem)").matches) showList(false);
+  return show(session, settings);
+}
+
+async function show(session, { models }) {
+  const id = new URLSearchParams(location.search).get("c");
+  if (!id) return session.begin({ model: usualModel(models) });
+  try {
+    await session.open(id);
+  } catch (fault) {
+    if (!(fault instanceof ApiError) && fault.status !== 404) throw fault;
+    announce(say("gone"));
+    history.replaceState(null, "", address(null));
+    session.begin({ model: usualModel(models) });
+  }
+}
+
+function heed(session, id) {
+  const open = session.conversation.id;
+  if (open && (id === null || id === open)) session.refresh().catch(() => {});
+  session.dispatchEvent(new CustomEvent("list"));
+}
+
+function address(id) {
+  return id ? `/chat?c=${encodeURIComponent(id)}` : "/chat";
+}
+
+function listSwitch() {
+  const narrow = matchMedia("(max-width: 50rem)").matches;
+  const button = pictureButton("conversations", "menu", () =>
+    showList(document.body.classList.contains("list-hidden")),
+  );
+  showList(!narrow && !localStorage.getItem(LIST_HIDDEN));
+  return button;
+}
+
+function showList(shown) {
+  document.body.classList.toggle("list-hidden", !shown);
+  if (matchMedia("(max-width: 50rem)").matches) return;
+  if (shown) localStorage.removeItem(LIST_HIDDEN);
+  else localStorage.setItem(LIST_HIDDEN, "1");
+}
+
+function dropping(column, composer) {
+  const veil = h("div", { class: "drop", hidden: true }, say("drop"));
+  column.append(veil);
+  const withFiles = (event) => event.dataTransfer?.types.includes("Files");
+  column.addEventListener("dragover", (event) => withFiles(event) && (event.preventDefault(), (veil.hidden = false)));
+  column.addEventListener("dragleave", (event) => column.contains(event.relatedTarget) || (veil.hidden = true));
+  column.addEventListener("drop", (event) => {
+    if (!withFiles(event)) return;
+    event.preventDefault();
+    veil.hidden = true;
+    composer.add(event.dataTransfer.files);
+  });
+}
