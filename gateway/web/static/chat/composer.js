@@ -63,7 +63,9 @@ export class Composer {
   }
 
   async add(files) {
-    for (const file of files) {
+    const faults = [];
+    // A list of the browser's empties itself when its field does.
+    for (const file of [...files]) {
       const place = { name: file.name, text: null, tokens: 0 };
       this.#attached.push(place);
       this.#changed();
@@ -72,11 +74,11 @@ export class Composer {
         place.tokens = estimate(place.text);
       } catch (fault) {
         this.#attached.splice(this.#attached.indexOf(place), 1);
-        place.fault = fault.message;
+        faults.push(fault.message);
       }
       this.#changed();
-      if (place.fault) this.#tell(place.fault, true);
     }
+    if (faults.length) this.#tell(faults.join(" "), true);
   }
 
   #key(event, editLast) {

@@ -21,7 +21,7 @@ export class MessageView {
       "article",
       { class: `message ${message.role}` },
       h("h2", { class: "unseen" }, message.role === "user" ? say("you") : message.model),
-      this.#thinking,
+      message.role === "assistant" && this.#thinking,
       this.#body,
       this.#status,
       this.#foot,
