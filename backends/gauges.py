@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -42,11 +43,13 @@ def parse(text: str) -> Series:
     for line in text.splitlines():
         if line.startswith("#") or " " not in line or _PART.search(line):
             continue
-        name, _, value = line.rpartition(" ")
+        name, _, text = line.rpartition(" ")
         try:
-            series.setdefault(name.partition("{")[0], []).append(float(value))
+            value = float(text)
         except ValueError:
             continue
+        if math.isfinite(value):  # NaN: not known now
+            series.setdefault(name.partition("{")[0], []).append(value)
     return series
 
 

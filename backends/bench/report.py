@@ -252,7 +252,7 @@ def _details(report: Report) -> dict[str, Any]:
     samples = report.samples
     first = min((sample.sent for sample in samples), default=0.0)
     return {
-        "server_metrics": report.server.series(first),
+        "server_metrics": report.server.series(first) or None,
         "input_lens": [sample.prompt_tokens for sample in samples],
         "output_lens": [sample.output_tokens for sample in samples],
         "ttfts": [sample.ttft if sample.text_times else None for sample in samples],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 
@@ -17,6 +17,15 @@ _Share = Annotated[float, msgspec.Meta(gt=0)]
 
 _DETAILS = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
 _ALSO_SHOWN = ("p99_ttft_ms", "p99_tpot_ms", "p99_e2el_ms", "request_goodput", "max_kv_cache_usage_perc")
+
+
+class _Server(TypedDict, total=False):
+    times: Required[list[float]]
+    num_requests_running: list[Number]
+    num_requests_waiting: list[Number]
+    num_requests_preempted: list[Number]
+    num_preemptions: list[Number]
+    kv_cache_usage_perc: list[Number]
 
 
 class _Kept(TypedDict, total=False):
@@ -36,7 +45,7 @@ class _Kept(TypedDict, total=False):
     error_counts: dict[str, int]
     goodput: dict[str, _Share] | None
     client_bottlenecks: list[str]
-    server_metrics: dict[str, list[Number]]
+    server_metrics: _Server | None
 
 
 class _Several(TypedDict, total=False):
@@ -57,15 +66,18 @@ def read_results(paths: Iterable[Path]) -> dict[str, Result]:
 def compared(runs: Mapping[str, Result]) -> str:
     """A table: a column for each run, and the ratios of the first to each of the others."""
     names = [chr(ord("A") + index) if index < 26 else f"#{index + 1}" for index in range(len(runs))]
-    first, *others = runs.values()
     lines = [f"{name}: {run}" for name, run in zip(names, runs, strict=True)]
     lines += ["", row("", names, [f"A / {name}" for name in names[1:]])]
     for figure in (*FIGURES, *_ALSO_SHOWN):
-        values = [result.get(figure) for result in runs.values()]
+        first, *others = values = [_number(result.get(figure)) for result in runs.values()]
         if any(value is not None for value in values):
             cells = ["-" if value is None else f"{value:.2f}" for value in values]
-            lines.append(row(figure, cells, [_ratio(first.get(figure), other.get(figure)) for other in others]))
+            lines.append(row(figure, cells, [_ratio(first, other) for other in others]))
     return "\n".join(lines)
+
+
+def _number(value: object) -> Number:
+    return value if isinstance(value, (int, float)) else None
 
 
 def _ratio(ours: Number, theirs: Number) -> str:
@@ -91,10 +103,12 @@ def _checked(result: dict[str, Any]) -> Result:
     if "output_throughput" not in kept:
         raise msgspec.ValidationError("expected output_throughput, as sekisho and vllm bench serve write it")
     whole = all(name in kept for name in _DETAILS)  # else they are left out: an older vLLM keeps no start_times
-    for columns in ([result[name] for name in _DETAILS] if whole else [], kept.get("server_metrics", {}).values()):
+    server: dict[str, Any] = {**(kept.get("server_metrics") or {})}
+    for columns in ([result[name] for name in _DETAILS] if whole else [], server.values()):
         if len({len(column) for column in columns}) > 1:
             raise msgspec.ValidationError("expected lists of the same length")
-    return {name: value for name, value in result.items() if value is not None and (whole or name not in _DETAILS)}
+    told = {name: value for name, value in result.items() if value is not None and (whole or name not in _DETAILS)}
+    return told | ({"server_metrics": server} if server else {})
 
 
 def _told_apart(run: Mapping[str, Any]) -> str:

@@ -62,6 +62,11 @@ def test_a_gateway_and_an_older_llamacpp_are_understood() -> None:
     assert load_of(old) == Load(running=1, kv_use=0.25)
 
 
+def test_what_is_no_number_now_is_not_told() -> None:
+    assert load_of(b"vllm:num_requests_running 3\nvllm:num_requests_waiting NaN\n") == Load(running=3)
+    assert load_of(b"vllm:num_requests_running +Inf\n") == Load()
+
+
 def test_an_engine_that_tells_only_half_is_not_guessed_at() -> None:
     load = load_of(b"vllm:num_requests_running 3.0\n")
     assert load == Load(running=3)

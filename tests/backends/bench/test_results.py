@@ -58,6 +58,13 @@ def test_the_first_is_compared_with_each_of_the_others(tmp_path: Path) -> None:
     assert "request_goodput" not in lines, "no run has one"
 
 
+def test_what_is_no_figure_in_a_strange_file_is_none(tmp_path: Path) -> None:
+    strange = {"output_throughput": 2.0, "p95_ttft_ms": "fast", "date": 5, "model_id": ["m"], "failed": 1}
+    (name,) = runs = read_results([kept(tmp_path, "strange.json", strange)])
+    assert "p95_ttft_ms" not in compared(runs)
+    assert name in html_page(runs)
+
+
 def test_details_that_an_older_vllm_keeps_in_part_are_left_out(tmp_path: Path) -> None:
     made: dict[str, Any] = result(answered(0, 1, 2))
     del made["start_times"]
@@ -76,6 +83,8 @@ def test_details_that_an_older_vllm_keeps_in_part_are_left_out(tmp_path: Path) -
         (result(answered(0, 1)) | {"ttfts": []}, "lists of the same length"),
         (result(answered(0, 1)) | {"ttfts": ["soon"]}, "ttfts"),
         (result(answered(0, 1)) | {"server_metrics": {"times": [1.0], "num_requests_running": []}}, "same length"),
+        (result(answered(0, 1)) | {"server_metrics": {"num_requests_running": [1]}}, "times"),
+        (result(answered(0, 1)) | {"server_metrics": {"times": [None]}}, "times"),
         (result(answered(0, 1)) | {"goodput": {"tpot": 0}}, "goodput"),
     ],
 )

@@ -58,7 +58,7 @@ async def test_a_server_without_metrics_is_asked_once_and_the_report_says_so(tmp
     assert len(script.looks) == 1
     absent = "running, waiting, preempted and KV use are not known: http://localhost/metrics answered 404"
     assert report.to_dict()["server_metrics_absent"] == absent
-    assert report.to_dict(detailed=True)["server_metrics"] == {}
+    assert report.to_dict(detailed=True)["server_metrics"] is None
     assert f"Of the server, {absent}." in report.to_text()
     refused = await run(tmp_path, Script(metrics_status=403))
     assert "need another key or are elsewhere (--metrics-url)" in refused.to_text()
