@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from backends.base import Fields
 from backends.telemetry.spans import Attributes
-from gateway.errors import EngineBroken
 from gateway.scope import RequestScope
 from gateway.streaming.collect import collected
 
@@ -26,10 +24,11 @@ Messages = dict[str, list[dict[str, Any]]]
 
 def messages(request: RequestScope, events: Sequence[bytes]) -> Messages:
     """`events`: what the client was sent of the answer."""
-    answer: dict[str, Any] = {}
-    with suppress(EngineBroken):  # what is no answer is told by the request's outcome
-        answer = collected(request, events)
-    return {"input_messages": _input(request.fields), "output_messages": _output(answer.get("choices") or ())}
+    try:
+        answer = _output(collected(request, events).get("choices") or ())
+    except Exception:  # whatever an engine sent: it was passed on, and being recorded must not change that
+        answer = []
+    return {"input_messages": _input(request.fields), "output_messages": answer}
 
 
 def attributes(recorded: Messages) -> Attributes:

@@ -307,6 +307,19 @@ async def test_the_words_are_recorded_at_any_level_and_of_an_answer_that_broke_o
     assert line["output_messages"][0]["finish_reason"] is None
 
 
+async def test_a_stream_of_an_odd_form_is_passed_on_though_it_cannot_be_recorded(
+    start_door: StartDoor, written: Log
+) -> None:
+    odd = {"index": 0, "delta": {"content": ANSWER, "tool_calls": ["odd"]}, "finish_reason": "stop"}
+    steps = [event(chat_chunk({}) | {"choices": [odd]}), DONE]
+    door = await start_door(FakeBackend(lambda body: Script(steps)), record_prompts_of=["default"])
+    async with door.post(ask(WORDS, stream=True)) as response:
+        assert ANSWER in await response.text()
+    assert (await recorded(written))["output_messages"] == []
+    await eventually(lambda: written.of("sekisho.access"))
+    assert written.of("sekisho.access")[0]["outcome"] == "ok"
+
+
 async def test_a_long_prompt_is_recorded_up_to_a_bound(start_door: StartDoor, written: Log) -> None:
     door = await start_door(record_prompts_of=["default"])
     messages = [{"role": "user", "content": "x" * 60_000}, {"role": "user", "content": "y" * 60_000}]

@@ -16,6 +16,7 @@ import pytest
 
 from backends.errors import Broken, Unreachable
 from backends.fake import FakeBackend, Script, chat_script
+from backends.telemetry.otlp import open_tracing
 from gateway.settings import SettingsError, load
 from tests.collector import Collector, Sent, collecting
 from tests.gateway.conftest import AUTH, RunningDoor, StartDoor, ask, eventually
@@ -100,6 +101,16 @@ async def test_the_engine_is_told_the_attempt_that_it_is_a_part_of(start_door: S
     *ids, flags = asked.headers["traceparent"].split("-")
     assert ids == ["00", attempt.trace_id, attempt.id]
     assert int(flags, 16) & SAMPLED
+
+
+async def test_a_number_that_cannot_be_sent_takes_no_other_span_with_it(collector: Collector) -> None:
+    tracing = open_tracing("test", collector.url)
+    for name, value in (("too large", 2**63), ("large", 2**63 - 1), ("too small", -(2**63) - 1)):
+        with tracing.begin(name, "internal") as span:
+            span.set({"number": value})
+    spans = await collector.until("too large", "large", "too small")
+    assert [spans[name].attributes for name in ("too large", "large", "too small")] == [{}, {"number": 2**63 - 1}, {}]
+    tracing.close()
 
 
 async def test_each_try_is_a_span_and_says_how_it_failed(start_door: StartDoor, collector: Collector) -> None:
