@@ -10,6 +10,9 @@ from gateway.cli.top.formats import count, inert, seconds, share
 from gateway.cli.top.rows import BackendRow, ModelRow, PersonRow, Picture, RequestRow, Row
 
 R = TypeVar("R", bound=Row)
+# Told in a colour: seconds to a first token and between two, the share of a KV cache in use, that of good answers.
+LATE, SLOW, FULL, UNMET = 2.0, 0.05, 0.9, 0.95
+
 Name = Literal["models", "backends", "people", "requests"]
 
 
@@ -49,15 +52,15 @@ class Table(Generic[R]):
 
 
 def _late(value: float | None) -> str:
-    return "yellow" if value is not None and value > 2.0 else ""
+    return "yellow" if value is not None and value > LATE else ""
 
 
 def _slow(value: float | None) -> str:
-    return "yellow" if value is not None and value > 0.05 else ""
+    return "yellow" if value is not None and value > SLOW else ""
 
 
 def _full(value: float | None) -> str:
-    return "red" if value is not None and value >= 0.9 else ""
+    return "red" if value is not None and value >= FULL else ""
 
 
 def _bad(value: float | None) -> str:
@@ -73,7 +76,7 @@ def _state(value: str) -> str:
 
 
 def _unmet(value: float | None) -> str:
-    return "yellow" if value is not None and value < 0.95 else ""
+    return "yellow" if value is not None and value < UNMET else ""
 
 
 MODELS: Table[ModelRow] = Table(

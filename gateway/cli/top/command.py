@@ -27,7 +27,7 @@ def top(
     """Who runs and waits, how quick it is and what fails: live, as htop shows a machine. ? tells the keys."""
     if not api_key:
         raise CliError("give an auditor's or admin's key: --api-key, or SEKISHO_API_KEY.", exit_code=2)
-    if not (once or as_json) and out.is_terminal and sys.stdin.isatty() and os.environ.get("TERM") != "dumb":
+    if not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty() and os.environ.get("TERM") != "dumb":
         from gateway.cli.top.live import watch
 
         asyncio.run(watch(url, api_key, interval))

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from rich.text import Text
 
+from gateway.cli.top.columns import FULL, LATE, UNMET
 from gateway.cli.top.formats import count, fitted, inert, seconds, share, sparkline
 from gateway.cli.top.rows import Head
 
 Part = tuple[str, str]  # text, style
 
-# What people's patience, an engine's room and a promise end at: told in a colour.
-LATE, FULL, UNMET = 2.0, 0.9, 0.95
 _TWO_COLUMNS = 70
 _MOST_FAILURES = 4
 _MOST_UNFIT = 3
@@ -147,6 +146,6 @@ def _failures(head: Head, width: int) -> Text:
     parts: list[Part] = [(" Failures (1 min)", "bold red")]
     for code, many in head.failures[:_MOST_FAILURES]:
         parts.append((f"  {many} {inert(code)}", "red"))
-    if more := len(head.failures) - _MOST_FAILURES:
-        parts.append((f"  and {more} more" if more > 0 else "", ""))
+    if (more := len(head.failures) - _MOST_FAILURES) > 0:
+        parts.append((f"  and {more} more", ""))
     return line(width, *parts)

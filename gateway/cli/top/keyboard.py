@@ -59,6 +59,10 @@ class Keyboard:
     def __enter__(self) -> Self:
         self._before = termios.tcgetattr(self._fd)
         tty.setcbreak(self._fd)
+        modes = termios.tcgetattr(self._fd)
+        # Stopped with Ctrl-Z it would leave its screen, and a shell that types blindly.
+        modes[6][termios.VSUSP] = bytes([os.fpathconf(self._fd, "PC_VDISABLE")])
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, modes)
         asyncio.get_running_loop().add_reader(self._fd, self._read)
         return self
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -41,18 +40,16 @@ class _Watch:
         self._state = State()
         self._fault = ""
         self._events: asyncio.Queue[_Event] = asyncio.Queue()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        self._begin(self._keep_looking())
+        """A request that is being ended is waited for."""
         self._on_signals()
-        try:
-            with Keyboard(sys.stdin.fileno(), lambda key: self._events.put_nowait(_Event("key", key))):
+        with Keyboard(sys.stdin.fileno(), lambda key: self._events.put_nowait(_Event("key", key))):
+            async with self._tasks:
+                looking = self._tasks.create_task(self._keep_looking())
                 await self._draw_all()
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+                looking.cancel()
 
     async def _draw_all(self) -> None:
         with Live(console=out, screen=True, auto_refresh=False) as live:
@@ -84,7 +81,7 @@ class _Watch:
     def _press(self, key: str) -> bool:
         self._state, do = press(self._state, key, self._picture)
         if do is not None and do.what == "cancel":
-            self._begin(self._cancel(do.id))
+            self._tasks.create_task(self._cancel(do.id))
         return do is None or do.what != "quit"
 
     async def _keep_looking(self) -> None:
@@ -106,11 +103,6 @@ class _Watch:
             return
         self._events.put_nowait(_Event("told", f"Request {request_id} is ended."))
         await self._look()
-
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _on_signals(self) -> None:
         """Whatever ends the process leaves the terminal as it was."""

@@ -99,9 +99,8 @@ def _tabs(picture: Picture, state: State, width: int) -> Text:
     parts = [(" ", "")]
     for number, table in enumerate(TABLES, 1):
         style = "bold reverse" if table.name == state.focus else ""
-        parts += [
-            (f" {number} {table.name} ({len(table.rows(picture))}{'+' if table.name in picture.cut else ''}) ", style)
-        ]
+        many = f"{len(table.rows(picture))}{'+' if table.name in picture.cut else ''}"
+        parts.append((f" {number} {table.name} ({many}) ", style))
     order = state.orders[state.focus]
     parts.append((f"  {order.column}{_mark(order)}", "dim"))
     if state.search:

@@ -52,6 +52,7 @@ async def test_a_terminal_tells_keys_at_once_and_is_left_as_it_was(terminal: tup
     before, pressed = termios.tcgetattr(program), list[str]()
     with Keyboard(program, pressed.append):
         assert not termios.tcgetattr(program)[3] & termios.ECHO
+        assert termios.tcgetattr(program)[6][termios.VSUSP] == b"\0"  # Ctrl-Z stops nothing
         os.write(person, b"k\x1b[B" + "田".encode()[:1])
         await eventually(lambda: pressed == ["k", "down"], seconds=20)
         os.write(person, "田".encode()[1:])

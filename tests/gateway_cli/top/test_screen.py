@@ -148,6 +148,14 @@ def test_a_gateway_that_does_not_answer_is_told_above_the_last_figures() -> None
     assert any("Person 01" in one for one in shown)
 
 
+def test_of_many_failures_the_most_frequent_are_told_and_how_many_more_there_are() -> None:
+    failures = {f"code_{n}": 10 - n for n in range(6)}
+    text = "\n".join(screen(picture(snapshot(failures=failures)), 120))
+    assert "10 code_0" in text
+    assert "7 code_3  and 2 more" in text
+    assert "more" not in "\n".join(screen(busy(), 120))
+
+
 def test_a_pause_and_a_search_are_told() -> None:
     shown = "\n".join(screen(busy(), 100, paused=True, search="Person 01"))
     assert "PAUSED" in shown
