@@ -89,7 +89,10 @@ class Comparison:
         ]
         ratios = [{"to": target.url, **self._ratios(other)} for other, target in enumerate(self.targets) if other]
         ended = {"ended": self.ended} if self.ended else {}
-        return {"targets": [target.url for target in self.targets], **ended, "ratios": ratios, "runs": runs}
+        places = range(len(self.targets))
+        medians = [{name: self.figure(name, place) for name in FIGURES} for place in places]
+        targets = [target.url for target in self.targets]
+        return {"targets": targets, **ended, "medians": medians, "ratios": ratios, "runs": runs}
 
     def _ratios(self, other: int) -> dict[str, dict[str, float] | None]:
         found = {name: self.ratio(name, other) for name in FIGURES}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.bench_files import refuse_unwritable, write_pages
+from gateway.cli.bench_files import refuse_unwritable, write_file, write_pages
 from gateway.cli.bench_formats import quantization
 from gateway.cli.bench_kernels import kernels
 from gateway.cli.bench_report import report
@@ -110,7 +110,7 @@ def serve(
     ] = None,
 ) -> None:
     """Send requests to an OpenAI-compatible server; print latencies, throughput and goodput, or ratios of several."""
-    from backends.bench import BenchConfig, BenchError, Comparison, parse_goodput, usual_lengths
+    from backends.bench import BenchConfig, BenchError, Report, parse_goodput, usual_lengths
 
     refuse_unwritable(output=output, html=html, csv=csv)
     usual_input, usual_output = usual_lengths(dataset_name)
@@ -155,9 +155,21 @@ def serve(
             json.dumps(result.to_dict(detailed=save_detailed), indent=None if save_detailed else 2) + "\n", "utf-8"
         )
         note(f"Written to {output}")
-    runs = result.named() if isinstance(result, Comparison) else {result.model: result}
-    write_pages({name: one.to_dict(detailed=True) for name, one in runs.items()}, html, csv)
-    if isinstance(result, Comparison) and result.ended:
+    if isinstance(result, Report):
+        write_pages({result.model: result.to_dict(detailed=True)}, html, csv)
+    else:
+        _write_comparison(result, html, csv)
+
+
+def _write_comparison(comparison: Comparison, html: Path | None, csv: Path | None) -> None:
+    """Raises CliError where it ended before its time: what was measured is kept by then."""
+    from backends.bench.pages import comparison_page
+
+    runs = {name: report.to_dict(detailed=True) for name, report in comparison.named().items()}
+    if html is not None:
+        write_file(html, comparison_page(comparison.to_dict(), runs))
+    write_pages(runs, None, csv)
+    if comparison.ended:
         raise CliError("the comparison ended before its time; what was measured is above")
 
 

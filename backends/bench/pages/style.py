@@ -33,6 +33,7 @@ thead th, thead td { border-top: 0; }
 thead th { max-width: 14rem; overflow-wrap: anywhere; }
 tbody th { min-width: 9rem; font-weight: normal; text-align: left; position: sticky; left: 0; background: var(--card); }
 tbody th [lang=ja] { display: inline-block; line-height: 1.3; }
+td.whole { white-space: nowrap; }
 tr.group th { font-weight: bold; padding-top: 0.9rem; }
 .plots {
   margin-top: 1.25rem; display: grid; gap: 1rem;
