@@ -62,23 +62,13 @@ function build(session, settings) {
   const sidebar = new Sidebar(session, settings, { go: (id) => go(session, settings, id), begin });
   const near = h("p", { class: "notice near", hidden: true });
   const list = listSwitch(sidebar);
-  const bar = h(
-    "div",
-    { class: "bar" },
-    list,
-    modelPicker(session, models),
-    pictureButton("options", "tune", () => editOptions(session)),
-    h("span", { class: "title" }),
-    pictureButton("shortcuts", "keys", showShortcuts),
-    pictureButton("new_chat", "add", begin),
-  );
   const missing = models.length ? null : h("p", { class: "notice bad" }, say("no_models"));
   const column = h(
     "div",
     { class: "column" },
-    bar,
+    titleBar(session, models, list, begin),
     thread.element,
-    h("h1", { class: "greeting" }, say("greeting")),
+    h("p", { class: "greeting" }, say("greeting")),
     near,
     missing,
     composer.element,
@@ -91,12 +81,7 @@ function build(session, settings) {
   );
   dropping(column, composer);
 
-  session.addEventListener("changed", () => {
-    const { conversation, path } = session;
-    column.classList.toggle("empty", path.length === 0);
-    bar.querySelector(".title").textContent = conversation.title;
-    document.title = `${conversation.title || say("new_chat")} · Sekisho`;
-  });
+  session.addEventListener("changed", () => column.classList.toggle("empty", session.path.length === 0));
   session.addEventListener("created", () => history.replaceState(null, "", address(session.conversation.id)));
   session.addEventListener("ended", () => showNearLimits(near));
   listenToKeys({
@@ -109,6 +94,21 @@ function build(session, settings) {
   });
   showNearLimits(near);
   composer.field.focus();
+}
+
+function titleBar(session, models, list, begin) {
+  const heading = h("h1", { class: "unseen" });
+  const title = h("span", { class: "title", "aria-hidden": "true" }); // the heading says it, on a telephone too
+  session.addEventListener("changed", () => {
+    const name = session.conversation.title;
+    title.textContent = name;
+    heading.textContent = name || say("new_chat");
+    document.title = `${heading.textContent} · Sekisho`;
+  });
+  const options = pictureButton("options", "tune", () => editOptions(session));
+  const help = pictureButton("shortcuts", "keys", showShortcuts);
+  const start = pictureButton("new_chat", "add", begin);
+  return h("div", { class: "bar" }, heading, list, modelPicker(session, models), options, title, help, start);
 }
 
 // A conversation by its id; null: a new one. Back and forward go through those that were open.

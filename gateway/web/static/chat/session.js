@@ -84,6 +84,13 @@ export class Session extends EventTarget {
     if (conversation.id) await this.store.change(conversation.id, { head: conversation.head });
   }
 
+  /** The title that the store has given. */
+  named(title) {
+    if (title === this.conversation.title) return;
+    this.conversation.title = title;
+    this.#dispatch("changed");
+  }
+
   /** `fields`: title, model, system, parameters. */
   async configure(fields) {
     Object.assign(this.conversation, fields);

@@ -59,6 +59,8 @@ export class Sidebar {
     const search = this.search.value.trim();
     const { data, next } = await this.#session.store.list({ search });
     if (asked !== this.#asked) return;
+    const open = data.find(({ id }) => id === this.#session.conversation.id);
+    if (open) this.#session.named(open.title);
     // A menu that is open is not taken from under the pointer.
     this.#stale = this.#list.querySelector("details[open]") !== null;
     if (this.#stale) return;
