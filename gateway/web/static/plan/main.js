@@ -54,7 +54,8 @@ function changed() {
 }
 
 async function plan() {
-  const query = queryOf(state);
+  const asked = { ...state };
+  const query = queryOf(asked);
   history.replaceState(null, "", `?${query}`);
   fill(address, location.href); // what is selected where scripts have no clipboard
   asking.abort();
@@ -63,7 +64,7 @@ async function plan() {
   try {
     const found = await askJson(`/plan/v1/plan?${query}`, { signal: asking.signal });
     form.complain("", "");
-    fill(shown, results(found, { ...state }, shapes.get(state.model)?.num_experts ?? 0));
+    fill(shown, results(found, asked, shapes.get(asked.model)?.num_experts ?? 0));
     fill(told, found.advice ? `${number(found.advice.max_num_seqs)} ${say("seats")}` : "");
   } catch (fault) {
     if (fault.name === "AbortError") return;
