@@ -59,6 +59,9 @@ async def test_whoever_looks_first_finds_an_answer_of_a_dead_gateway_failed(star
     dies(one)
     kept = await until(one, conversation, "failed")
     assert (kept["content"], kept["error"]["code"]) == ("Begun", "gateway_gone")
+    assert one.app.door is not None
+    await one.app.door.store.command("DEL", *[name for name in await kept_keys(one) if ":answer" in name])
+    assert (await look(one, conversation))["messages"][-1] == kept
 
 
 async def test_a_gateway_that_is_stopped_says_so_at_once(start_door: StartDoor) -> None:
