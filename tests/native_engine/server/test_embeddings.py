@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from backends.gauges import load_of
+from backends.telemetry.otlp import open_tracing
 from native_engine import embedder as embedder_module
 from native_engine.config import EngineConfig
 from native_engine.embedder import Embedder, Vector
@@ -20,6 +21,7 @@ from native_engine.encoder import Encoder, load_encoder
 from native_engine.loading.text_encoder import TextEncoder
 from native_engine.server.app import App
 from native_engine.server.service import EmbeddingService
+from tests.collector import collecting
 from tests.native_engine.server.conftest import Answer, Bench, Client
 from tests.native_engine.tiny_encoder import CLS, HIDDEN, LONGEST, SEP, WORDS, write_encoder
 
@@ -205,3 +207,18 @@ async def test_a_full_queue_says_when_to_come_back(place: Place, monkeypatch: py
     assert "2 inputs are waiting" in full.json["error"]["message"]
     place.encoder.gate.release(10)  # type: ignore[attr-defined]
     assert [(await first).status, (await second).status] == [200, 200]
+
+
+async def test_a_request_is_a_span_without_stages_in_its_callers_trace(place: Place) -> None:
+    async with collecting() as collector:
+        place.service.tracing = open_tracing("sekisho-engine", collector.url)
+        caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        answer = await place.embed(["the sea", "cold"], {"traceparent": caller, "x-request-id": "asked-1"})
+        await asyncio.to_thread(place.service.tracing.close)
+    (span,) = collector.spans
+    assert (span.name, span.trace_id, span.parent) == ("llm_request", caller[3:35], caller[36:52])
+    told = {name.removeprefix("gen_ai."): value for name, value in span.attributes.items()}
+    assert (told["operation.name"], told["request.id"]) == ("embeddings", "asked-1")
+    assert told["usage.input_tokens"] == answer.json["usage"]["prompt_tokens"]
+    assert "latency.time_in_queue" not in told
+    assert not span.failed
