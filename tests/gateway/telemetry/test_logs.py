@@ -96,7 +96,10 @@ def test_nothing_that_is_said_can_look_like_another_line(written: Log) -> None:
     assert RFC_3339.fullmatch(json.loads(line)["time"])
 
 
-def test_what_libraries_say_has_the_same_form_and_begins_at_warnings(written: Log) -> None:
+def test_what_libraries_say_has_the_same_form_and_begins_at_warnings(
+    written: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "propagate", True)  # servers of other tests log in their own way
     for name in ("uvicorn.error", "asyncio", "aiohttp.server"):
         logging.getLogger(name).info("chatter")
         logging.getLogger(name).error("oh\nno")

@@ -165,10 +165,10 @@ async def test_a_client_that_leaves_frees_its_place_within_a_step(
 
 @pytest.mark.system
 async def test_a_signal_while_loading_ends_the_process_at_once(start: Any, http: Any) -> None:
-    process = start(load_seconds=30)
+    process = start(load_seconds=600)
     await until(http, 503)
     process.signal(signal.SIGTERM)
-    assert process.wait(5)[0] == 0
+    assert process.wait()[0] == 0
 
 
 @pytest.mark.system
