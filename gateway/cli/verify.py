@@ -132,11 +132,13 @@ def verify(
         _Trial(replace(proof, ours=config, limit=one.limit), one.engine, ceiling_of(one.engine, shape, weights, rates))
         for config, one in zip(configs, targets, strict=True)
     ]
-    for trial in trials:
-        if len(trials) > 1:
-            plain(f"\n{trial.proof.ours.url}")
-        _try(trial)
-    _keep(trials, output, html)
+    try:
+        for trial in trials:
+            if len(trials) > 1:
+                plain(f"\n{trial.proof.ours.url}")
+            _try(trial)
+    finally:  # whoever interrupts keeps what is known
+        _keep(trials, output, html)
     if any(verdict.state == "fails" for trial in trials for verdict in trial.verdicts):
         raise typer.Exit(1)
 

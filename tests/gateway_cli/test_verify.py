@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from backends import bench
+from backends.bench import BenchConfig, Report, run_bench
+from backends.bench.runner import OnProgress
 from gateway.cli import datadir
 from gateway.cli.console import CliError
 from gateway.cli.main import app
@@ -145,6 +148,22 @@ async def test_each_of_ours_is_tested_and_told_beside_the_others(tmp_path: Path)
     assert {headers.get("authorization") for headers in first.headers} == {"bearer mine"}
     assert not any("authorization" in headers for headers in second.headers)  # a key is one server's alone
     assert "Side by side" in page.read_text()
+
+
+async def test_who_interrupts_keeps_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[BenchConfig] = []
+
+    def interrupted(config: BenchConfig, on_progress: OnProgress | None) -> Report:
+        measured.append(config)
+        if len(measured) > 1:
+            raise KeyboardInterrupt
+        return run_bench(config, on_progress)
+
+    monkeypatch.setattr(bench, "run_bench", interrupted)
+    _, verdicts, runs = await verified(tmp_path, Script(), "--html", str(tmp_path / "verify.html"))
+    assert [verdict["state"] for verdict in verdicts.values()] == ["holds", "not run"]  # without a baseline
+    assert [run["title"] for run in runs] == ["one request"]
+    assert "Six hypotheses" in (tmp_path / "verify.html").read_text()
 
 
 async def test_what_the_engine_says_of_itself_is_told_with_the_fifth(tmp_path: Path) -> None:
