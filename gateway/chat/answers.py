@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -14,6 +15,8 @@ from gateway.chat.journal import Part
 from gateway.chat.records import Conversation, Fault, Message
 from gateway.chat.running import Means, Order, Running
 from gateway.errors import Conflict, DoorError, NotFound, StoreAway
+
+log = logging.getLogger("sekisho.chat")
 
 # How often what another gateway writes is looked for.
 _LOOK_SECONDS = 0.15
@@ -37,10 +40,6 @@ class Answers:
         self._means = means
         self._running: dict[str, Running] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def running(self) -> int:
-        return len(self._running)
 
     async def begin(self, order: Order, question: Message | None = None, title: str | None = None) -> None:
         """`question`: where it is new; `title`: of a conversation that has none yet.
@@ -103,8 +102,11 @@ class Answers:
     async def _run(self, running: Running) -> None:
         try:
             await running.go()
+        except Exception:
+            log.exception("the answer %s cannot be written", running.message.id)
         finally:
             del self._running[running.message.id]
+            running.abandon()
 
     def _mine(self, subject: str, answer_id: str) -> Running | None:
         running = self._running.get(answer_id)
@@ -117,8 +119,9 @@ class Answers:
             part, so_far = await self._so_far(subject, message.id)
         except NotFound:  # it died before it could say a word, or there is nothing left of what it said
             return await self._mend(conversation_id, message)
-        if part.ended:  # a moment ago
-            return message
+        if part.ended:  # since the conversation was read
+            now = await self._means.book.find(subject, conversation_id)
+            return next((one for one in now.messages if one.id == message.id), message)
         so_far = so_far or message
         return so_far if part.alive else await self._mend(conversation_id, so_far)
 

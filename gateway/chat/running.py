@@ -95,6 +95,11 @@ class Running:
         told = {"message": self.message, "request_id": self._request.request_id}
         self._tell(event("started", **told | ({} if asked is None else {"user_message": asked})))
 
+    def abandon(self) -> None:
+        """Whatever became of `go`, readers wait no longer."""
+        self.ended = True
+        self.news.set()
+
     def stop(self, why: str = "stopped") -> None:
         """Within a step of the engine. What there is is kept."""
         self._why = self._why or why
@@ -181,10 +186,11 @@ class Running:
         if self._why == "deleted":
             return True
         means, conversation = self._means, self.order.conversation
+        # First, so that whoever reads that it has ended finds it in its conversation.
         calls = [means.book.replacing(conversation, self.message)] if conversation else []
         try:
-            answers = await means.store.run_all(self._writing(events, last=True), *calls)
-            if calls and not answers[1]:  # deleted meanwhile
+            answers = await means.store.run_all(*calls, self._writing(events, last=True))
+            if calls and not answers[0]:  # deleted meanwhile
                 await means.journal.forget(self.message.id)
         except StoreAway:
             return False
@@ -193,9 +199,9 @@ class Running:
     def _close(self) -> Event:
         """The message becomes what it stays, and the last event says so."""
         seconds = round(time.monotonic() - self._began, 3)
-        usage = self._sink.usage or (Usage(**self._request.tokens) if self._request.tokens else None)
+        usage = self._sink.usage or _booked(self._request)
         state, fault = self._outcome()
-        reason = self._sink.finish_reason if state == "done" else self._why or None
+        reason = {"done": self._sink.finish_reason, "stopped": self._why}.get(state)
         self.message = replace(
             self.message, state=state, error=fault, usage=usage, seconds=seconds, finish_reason=reason
         )
@@ -236,6 +242,12 @@ class Running:
             return {"type": "http.disconnect"}
         body, self._body = self._body, None
         return {"type": "http.request", "body": body, "more_body": False}
+
+
+def _booked(request: RequestScope) -> Usage | None:
+    """Of an answer that ended before its engine had told."""
+    tokens = request.tokens
+    return Usage(**{name: tokens[name] for name in Usage.__struct_fields__}) if tokens else None
 
 
 async def _send(message: AsgiMessage) -> None:

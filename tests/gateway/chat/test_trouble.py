@@ -64,6 +64,23 @@ async def test_whoever_looks_first_finds_an_answer_of_a_dead_gateway_failed(star
     assert (await look(one, conversation))["messages"][-1] == kept
 
 
+async def test_readers_of_an_answer_that_cannot_be_written_do_not_wait(start_door: StartDoor) -> None:
+    door = await start_door(FakeBackend(lambda body: Script(BEGUN)))
+    assert door.app.door is not None
+    conversation = (await begin(door))["id"]
+    message, _ = await started(door, conversation)
+    reading = asyncio.create_task(events(door, message))
+    (running,) = door.app.door.chat.answers._running.values()
+    await eventually(lambda: running.readers == 1, 5)
+
+    def breaks() -> None:
+        raise RuntimeError("a fault of ours")
+
+    running._gather = breaks  # type: ignore[method-assign]
+    async with asyncio.timeout(20):
+        assert [event.name for event in await reading] == ["started", "delta"]
+
+
 async def test_a_gateway_that_is_stopped_says_so_at_once(start_door: StartDoor) -> None:
     one = await start_door(FakeBackend(lambda body: Script(BEGUN)))
     other = await start_door()
@@ -89,7 +106,7 @@ async def test_an_answer_outlives_an_absence_of_redis(start_door: StartDoor, ser
     assert (text_of(some), some[-1].name) == ("".join(WORDS), "done")
     message = some[0].data["message"]["id"]
     assert door.app.door is not None
-    await eventually(lambda: not door.app.door.chat.answers.running, 10)  # type: ignore[union-attr]
+    await eventually(lambda: not door.app.door.chat.answers._running, 10)  # type: ignore[union-attr]
     assert (await until(door, conversation, "done"))["content"] == "".join(WORDS)
     assert await events(door, message) == some
 
