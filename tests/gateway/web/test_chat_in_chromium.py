@@ -30,7 +30,6 @@ __all__ = ["chat_door", "open_chat"]
 pytestmark = pytest.mark.slow
 
 BEFORE_THE_FIRST_ANSWER = 300 * 1024  # bytes of everything, as it comes over the wire
-PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 
 
 async def test_a_page_is_light_and_shows_an_answer_in_all_its_forms(
@@ -175,8 +174,13 @@ async def test_conversations_are_found_renamed_and_deleted_and_back_goes_back(op
     await expect(titles).to_have_text(["about pears", "about apples"])
     await listed.last.locator("a").click()
     await expect(answers(page)).to_contain_text("apples")
+    await field(page).fill("a draft of this one")
     await page.go_back()
     await expect(answers(page)).to_contain_text("pears")
+    await expect(field(page)).to_have_value("")
+    await page.go_forward()
+    await expect(field(page)).to_have_value("a draft of this one")
+    await page.go_back()
     await page.keyboard.press("Control+K")
     await page.keyboard.type("apples")
     await expect(titles).to_have_text(["about apples"])

@@ -12,6 +12,7 @@ import { say } from "./words.js";
 
 const KEPT = "sekisho-draft-"; // in this tab, so that a reload loses nothing
 const COUNTED_FROM = 0.25; // of the context: below it the count is only noise
+const GROWS = CSS.supports("field-sizing", "content"); // by itself, as composer.css asks
 const coarse = matchMedia("(pointer: coarse)"); // a telephone's Enter is a new line; it has a button to send
 
 export class Composer {
@@ -35,7 +36,6 @@ export class Composer {
     );
     session.addEventListener("changed", () => this.#stateChanged());
     session.addEventListener("asked", () => coarse.matches || this.field.focus());
-    this.#restored();
   }
 
   field = h("textarea", {
@@ -47,12 +47,13 @@ export class Composer {
   });
   #session;
   #context;
+  #conversation = null; // whose draft it is
   #mostBytes;
   #attached = []; // {name, text, tokens}; text null while it is read
   #files = h("div", { class: "files" });
   #picker = h("input", { type: "file", multiple: true, accept: ACCEPTED, hidden: true });
   #told = h("span", { class: "told soft", role: "status" });
-  #stop = pictureButton("stop", "stop", () => this.#session.stop(), { class: "round" });
+  #stop = pictureButton("stop", "stop", () => this.#session.stop(), { class: "round", hidden: true });
   #go = pictureButton("send", "send", null, { type: "submit", class: "primary round" });
 
   /** Puts a text at the cursor. */
@@ -73,7 +74,7 @@ export class Composer {
         place.text = await readFile(file);
         place.tokens = estimate(place.text);
       } catch (fault) {
-        this.#attached.splice(this.#attached.indexOf(place), 1);
+        this.#attached = this.#attached.filter((one) => one !== place);
         faults.push(fault.message);
       }
       this.#changed();
@@ -107,6 +108,7 @@ export class Composer {
   }
 
   #changed() {
+    if (!GROWS) this.#grow();
     keep(this.#session.conversation.id, this.field.value);
     fill(
       this.#files,
@@ -130,21 +132,26 @@ export class Composer {
     this.#go.disabled = Boolean(fault) || waits || !(words || this.#attached.length);
   }
 
+  #grow() {
+    this.field.style.height = "auto";
+    this.field.style.height = `${this.field.scrollHeight}px`;
+  }
+
   #tell(words, bad) {
     if (this.#told.textContent !== words) this.#told.textContent = words;
     this.#told.classList.toggle("bad", bad);
   }
 
   #stateChanged() {
-    const busy = Boolean(this.#session.answering);
-    this.#stop.hidden = !busy;
-    this.#go.hidden = busy;
+    const { conversation, answering } = this.#session;
+    if (conversation !== this.#conversation) {
+      this.#conversation = conversation;
+      this.#attached = [];
+      this.field.value = sessionStorage.getItem(KEPT + (conversation.id ?? "")) ?? "";
+    }
+    this.#stop.hidden = !answering;
+    this.#go.hidden = Boolean(answering);
     this.#changed();
-  }
-
-  #restored() {
-    this.field.value = sessionStorage.getItem(KEPT + (new URLSearchParams(location.search).get("c") ?? "")) ?? "";
-    this.#stateChanged();
   }
 
   #chip(file) {

@@ -185,7 +185,6 @@ export class Session extends EventTarget {
       Object.assign(message, { created: given.created, model: given.model });
       this.#running.set(message.id, running);
     }
-    message.begun = true;
     await this.store.keep(conversation);
     this.#dispatch("started", message);
     if (conversation === this.conversation) this.#dispatch("changed");
