@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Measure a server, what formats cost, or the GPU's kernels.")
 
 
-def _option(panel: str, help_text: str, **more: Any) -> Any:
-    return typer.Option(help=help_text, rich_help_panel=panel, **more)
+def _option(panel: str, help_text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_text, rich_help_panel=panel, **more)
 
 
 _server = partial(_option, "Server")
@@ -102,11 +102,14 @@ def serve(
     ] = None,
     output: Annotated[Path | None, _result("Also write the figures here, as JSON.")] = None,
     save_detailed: Annotated[
-        bool, _result("In --output also the times of each request, which `bench report` draws.")
+        bool, _result("In --output also the times of each request, which `bench report` draws.", "--save-detailed")
     ] = False,
     html: Annotated[Path | None, _result("Also write a page with the figures and plots here.")] = None,
     csv: Annotated[
-        Path | None, _result("Also write one line a request here, and the figures to NAME-summary.csv.")
+        Path | None,
+        _result(
+            "Also write one line a request here, the figures to NAME-summary.csv, the server's to NAME-server.csv."
+        ),
     ] = None,
 ) -> None:
     """Send requests to an OpenAI-compatible server; print latencies, throughput and goodput, or ratios of several."""

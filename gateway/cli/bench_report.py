@@ -18,7 +18,10 @@ def report(
     ],
     html: Annotated[Path | None, typer.Option(help="Also write a page with the figures and plots here.")] = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Also write one line a request here, and the figures to NAME-summary.csv.")
+        Path | None,
+        typer.Option(
+            help="Also write one line a request here, the figures to NAME-summary.csv, the server's to NAME-server.csv."
+        ),
     ] = None,
 ) -> None:
     """Print results that were kept side by side, with ratios of the first to the others; draw them."""
