@@ -156,6 +156,7 @@ class App:
             await self.aclose()
             raise
         self.door.fleet.start()
+        await self.door.placing.start()
         self.door.rooms.start()
         self.door.health.start()
         self.door.activity.start()
@@ -200,12 +201,13 @@ class App:
         await door.browsers.refresher.aclose()
         await door.providers.aclose()
         await door.uses.aclose()
+        await door.placing.aclose()
         await door.fleet.aclose()
         await door.store.aclose()
         await self.traces.aclose()
 
     async def _take_over(self, settings: Settings) -> None:
-        await self._opened().fleet.apply(settings.engines, settings.aliases)
+        await self._opened().placing.take_over(settings.engines, settings.aliases)
 
 
 async def _put_bootstrap_key(door: Door, key: str) -> None:

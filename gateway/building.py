@@ -50,6 +50,7 @@ from gateway.quotas.service import QuotaService
 from gateway.rooms import Rooms
 from gateway.routing.fleet import Fleet
 from gateway.routing.member import Member, make_member
+from gateway.routing.placing import Placing
 from gateway.routing.shared import Shared
 from gateway.settings import Settings
 from gateway.store.directory import Directory
@@ -107,6 +108,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
         booking=booking,
         reaper=reaper,
         fleet=fleet,
+        placing=Placing(directory, fleet, Sealer(server_key, "keys of engines"), settings.engines, settings.aliases),
         health=health,
         activity=activity,
         metrics=metrics,

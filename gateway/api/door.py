@@ -24,6 +24,7 @@ from gateway.quotas.reaper import Reaper
 from gateway.quotas.service import QuotaService
 from gateway.rooms import Rooms
 from gateway.routing.fleet import Fleet
+from gateway.routing.placing import Placing
 from gateway.routing.shared import Shared
 from gateway.settings import Settings
 from gateway.store.directory import Directory
@@ -46,6 +47,7 @@ class Door:
     booking: Booking
     reaper: Reaper
     fleet: Fleet
+    placing: Placing
     health: Shared
     activity: Activity
     metrics: Metrics

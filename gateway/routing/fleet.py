@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,7 +15,6 @@ from gateway.routing.components import lines_of
 from gateway.routing.health import Health, State
 from gateway.routing.member import Member, make_member
 from gateway.routing.prefixes import PrefixMap
-from gateway.routing.shown import BackendShown, shown
 from gateway.routing.usable import usable
 from gateway.routing.watch import Seen, Watch
 from gateway.settings.engines import BackendSettings
@@ -97,11 +96,6 @@ class Fleet:
         """The waiting line that leads to it."""
         return self._lines.get(member.name, member.name)
 
-    def shown(self) -> list[BackendShown]:
-        """As administrators see them."""
-        now = time.monotonic()
-        return [shown(member, self.line(member), now) for member in self.members.values()]
-
     def held(self) -> dict[str, float]:
         return {member.name: member.in_flight for member in self.members.values()}
 
@@ -145,15 +139,21 @@ class Fleet:
                 found[name] = max(share, found.get(name, 0.0))
         return found
 
-    async def apply(self, wanted: Sequence[BackendSettings], aliases: Mapping[str, str]) -> None:
-        """Take over new settings. What leaves finishes what it has begun. Raises NoKey before anything has changed."""
+    async def apply(
+        self, wanted: Sequence[BackendSettings], aliases: Mapping[str, str], drained: Collection[str] = ()
+    ) -> None:
+        """Take over new settings. What leaves finishes what it has begun, as do those that are `drained`, which take
+        nobody new. Raises NoKey before anything has changed."""
         before = self.members
         kept = {one.name: before[one.name] for one in wanted if one.name in before and before[one.name].reaches_as(one)}
         made = {one.name: make_member(one) for one in wanted if one.name not in kept}
         self.members = {one.name: kept.get(one.name) or made[one.name] for one in wanted}
         self.aliases = dict(aliases)
         for one in wanted:
-            self.members[one.name].settings = one
+            member = self.members[one.name]
+            member.settings = one
+            member.health.drained = one.name in drained
+            self.note(member)
         for member in made.values():
             self._watch(member)
         for name, member in before.items():

@@ -7,6 +7,7 @@ failing        its circuit breaker is open, or on trial with one request at a ti
 warming        it is there; its model is not loaded yet
 misconfigured  it refuses our credential
 down           it cannot be reached
+drained        an administrator wants nobody new there
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class State(Enum):
     WARMING = "warming"
     MISCONFIGURED = "misconfigured"
     DOWN = "down"
+    DRAINED = "drained"
 
 
 _FROM_PROBE = {
@@ -66,6 +68,7 @@ class Verdict(NamedTuple):
 class Health:
     """Of one backend as this gateway knows it. Times are seconds of one clock that never goes back."""
 
+    drained: bool = False
     _absence: Verdict | None = field(default_factory=lambda: Verdict(State.DOWN, "Nobody has looked at it yet."))
     _pause: Verdict | None = None
     _breaker: Breaker = field(default_factory=Breaker)
@@ -155,6 +158,10 @@ class Health:
 
     def verdict(self, now: float) -> Verdict:
         """How it is, and why."""
+        return Verdict(State.DRAINED, "An administrator has drained it.") if self.drained else self.seen(now)
+
+    def seen(self, now: float) -> Verdict:
+        """The same, whatever is ordered."""
         if self._absence is not None:
             return self._absence
         if self._pause is not None and now < (self._pause.until or 0.0):

@@ -144,7 +144,7 @@ class Shared:
 
     def _verdicts(self) -> dict[str, Verdict]:
         now = time.monotonic()
-        return {name: health.verdict(now) for name, health in self._healths().items()}
+        return {name: health.seen(now) for name, health in self._healths().items()}
 
     def _words(self, verdicts: Mapping[str, Verdict], offset: float) -> dict[str, _Word]:
         said = self._said

@@ -3,8 +3,8 @@
 Those that take requests are. If there are none:
  1. those that are busy or failing, in full: the breaker never opens on the last backend of a model;
  2. then those that are down: a probe may be wrong, and a try that finds nobody costs little;
- 3. never one that is rate-limited, warming or misconfigured: it has said that it would answer nothing. Then the
-    earliest time at which that may change is told.
+ 3. never one that is rate-limited, warming or misconfigured: it has said that it would answer nothing. Nor one that is
+    drained. Then the earliest time at which that may change is told.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
@@ -19,9 +20,17 @@ MAX_CONCURRENCY = 100_000
 
 
 def check_engine_url(value: str) -> str:
-    if not value.startswith(("unix:", "http://", "https://")):
+    if not value.startswith("unix:") and not (value.startswith(("http://", "https://")) and _has_host(value)):
         raise ValueError("expected http://host:port, https://host or unix:/path/to/socket")
     return value
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool((parts.hostname or "").encode("idna")) and parts.port != 0  # to look at it checks it
+    except ValueError:  # a name that no resolver takes is one too
+        return False
 
 
 def _named(value: Any) -> Any:

@@ -17,6 +17,7 @@ from backends.base import Account, Readiness, Refusal
 from backends.errors import Broken, Rejected, Unreachable
 from backends.fake import DONE, FakeBackend, Script, chat_chunk, chat_script, event, usage_chunk
 from gateway.app import App
+from gateway.routing.health import State
 from gateway.settings import load
 from tests.gateway.conftest import ADMIN_KEY, RunningDoor, StartDoor, ask, error_of, eventually, running
 from tests.gateway.test_pipeline import events
@@ -192,7 +193,7 @@ async def test_an_engine_that_starts_anew_is_not_asked_until_it_is_ready(
         only.answer = raising(Rejected(503))
         monkeypatch.setattr(only, "readiness", tell)
         fleet = door.app.door and door.app.door.fleet
-        await eventually(lambda: fleet and fleet.shown()[0].state == "warming")
+        await eventually(lambda: fleet and fleet.healths()["a"].state(time.monotonic()) is State.WARMING)
         readiness, only.answer = Readiness.READY, going_on
         assert (await response.text()).endswith("[DONE]\n\n")
     assert len(only.asked) <= 3

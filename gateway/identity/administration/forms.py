@@ -32,6 +32,8 @@ Owner = Annotated[str, Meta(max_length=100, pattern=r"^(user|service_account):[a
 Models = Annotated[tuple[Name, ...], Meta(max_length=1000)]
 Endpoints = Annotated[tuple[Endpoint, ...], Meta(max_length=10)]
 Networks = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...], Meta(max_length=1000)]
+# Of an engine beside others.
+Weight = Annotated[float, Meta(gt=0, le=1000)]
 # Unix seconds, to the end of the year 9999.
 Time = Annotated[int, Meta(ge=1, le=253_402_300_799)]
 Limit = Annotated[int, Meta(ge=1, le=1000, description="How many at most in one answer.")]
@@ -123,6 +125,31 @@ class Rotation(Form, frozen=True, kw_only=True):
     """0 for a secret that got into wrong hands."""
 
     overlap_seconds: Annotated[int, Meta(ge=0, le=30 * 86_400)] = 3600
+
+
+class BackendChange(Form, frozen=True, kw_only=True):
+    use: Literal["enabled", "drained", "disabled"] | UnsetType = UNSET
+    weight: Weight | UnsetType | None = UNSET
+
+
+class BackendNew(Form, frozen=True, kw_only=True):
+    """As an engine of the settings file. A key is given here, never read from a file or a variable of the gateway's."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)")]
+    kind: Literal["native", "openai", "ollama", "sglang", "vllm", "llamacpp", "fake"]
+    # Not a Unix socket: the gateway may reach ones that are no engine's.
+    url: Annotated[str, Meta(max_length=2048, pattern=r"^https?://[!-~]+$(?!\n)")]
+    api_key: Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[!-~]+$(?!\n)")] | UnsetType = UNSET
+    models: Annotated[dict[Name, Name], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
+    max_concurrency: Annotated[int, Meta(ge=1, le=100_000)] | UnsetType = UNSET
+    weight: Weight | UnsetType = UNSET
+    tier: Annotated[int, Meta(ge=0, le=9)] | UnsetType = UNSET
+    external: bool | UnsetType = UNSET
+    allow_groups: Groups | UnsetType = UNSET
+    allow_data_classes: Annotated[tuple[Name, ...], Meta(max_length=100)] | UnsetType = UNSET
+    tools: bool | UnsetType = UNSET
+    images: bool | UnsetType = UNSET
+    priority: bool | UnsetType = UNSET
 
 
 class Paging(Form, frozen=True, kw_only=True):

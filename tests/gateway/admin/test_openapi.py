@@ -32,6 +32,7 @@ OPERATIONS_BY_NAME = {found.ok().definition.raw["operationId"]: found.ok() for f
 
 # What the types allow and the door refuses all the same.
 MAY_REFUSE = {
+    "backends.add": "groups of an engine inside the house, a URL without a host that can be",
     "users.create": "an issuer that is not in the settings",
     "groups.put": "a path that holds control characters",
     "keys.create": "an owner who does not exist, a network that is none, a time that has passed",
@@ -93,6 +94,7 @@ def known(served: str) -> dict[str, str]:
         "sessions": "none",
         "queue": "none",
         "models": "fake",
+        "backends": "native",
     }
 
 
