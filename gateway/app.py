@@ -225,7 +225,7 @@ async def _put_bootstrap_key(door: Door, key: str) -> None:
 
 def _request(scope: dict[str, Any], receive: Receive, send: Send, proxies: Sequence[Network]) -> RequestScope:
     headers = dict(scope["headers"])
-    peer = scope.get("client")
+    peer = scope["client"][0] if scope.get("client") else ""
     return RequestScope(
         # Ours, not the client's: the engine takes it as its own id, so it has to be unique.
         request_id=os.urandom(16).hex(),
@@ -239,7 +239,8 @@ def _request(scope: dict[str, Any], receive: Receive, send: Send, proxies: Seque
         received=time.monotonic(),
         repeated=_repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset(),
         query=scope["query_string"],
-        client=client_address(peer[0] if peer else "", headers.get(b"x-forwarded-for", b""), proxies),
+        peer=peer,
+        client=client_address(peer, headers.get(b"x-forwarded-for", b""), proxies),
     )
 
 

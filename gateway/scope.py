@@ -74,6 +74,7 @@ class RequestScope:
     received: float  # monotonic seconds at which the head arrived
     repeated: frozenset[bytes] = frozenset()  # names of headers that came more than once
     query: bytes = b""  # as it stood behind the path's question mark
+    peer: str = ""  # the address of whoever connected; "" over a Unix socket
     client: str = ""  # the client's address, proxies of ours seen through; "" over a Unix socket
     route: str = "unknown"  # the route's pattern: a label of bounded variety
     principal: Principal | None = None  # None until authenticated

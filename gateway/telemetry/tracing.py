@@ -56,8 +56,11 @@ class Traces:
         """What whoever asks says of its trace. Believed, it could have all of its requests recorded, or put its spans
         into somebody else's trace."""
         traceparent = traceparent_of(request.headers.get(b"traceparent"))
-        clear = traceparent and b"traceparent" not in request.repeated
-        return traceparent if clear and self._is_in(request.client, self._callers) else ""
+        if not traceparent or b"traceparent" in request.repeated:
+            return ""
+        # A proxy of ours that begins traces, or whoever asks through it.
+        named = self._is_in(request.peer, self._callers) or self._is_in(request.client, self._callers)
+        return traceparent if named else ""
 
 
 def _method(request: RequestScope) -> str:

@@ -121,7 +121,7 @@ async def running(app: App, backend: Any, settings: Settings) -> AsyncIterator[R
     # Without uvicorn's main loop, whose ticks of a tenth of a second are most of what serve() takes in a short test.
     # A door that people sign in at has to know its address beforehand.
     port = settings.port if settings.public_url else 0
-    config = uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=2, proxy_headers=False)
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)

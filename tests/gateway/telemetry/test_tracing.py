@@ -203,6 +203,19 @@ async def test_the_trace_of_a_named_caller_goes_on(start_door: StartDoor, collec
 
 
 @pytest.mark.parametrize(
+    ("named", "heeded"),
+    [("127.0.0.1", True), ("10.1.1.1", True), ("10.2.2.2", False)],
+    ids=["proxy", "client", "other"],
+)
+async def test_behind_a_proxy_either_it_or_who_asks_through_it_may_be_named(
+    start_door: StartDoor, collector: Collector, named: str, heeded: bool
+) -> None:
+    door = await start_door(otlp_endpoint=collector.url, trusted_proxies=["127.0.0.1"], trace_context_from=[named])
+    root = await _trace_heeded(door, collector, ("traceparent", CALLER), ("x-forwarded-for", "10.1.1.1"))
+    assert (root.trace_id == TRACE_ID) == heeded
+
+
+@pytest.mark.parametrize(
     "headers",
     [
         [("traceparent", f"00-{'0' * 32}-b7ad6b7169203331-01")],
@@ -318,7 +331,7 @@ def test_without_the_extra_the_start_stops_and_says_what_to_install(command: lis
     assert "Traceback" not in said
 
 
-def test_a_silent_span_costs_next_to_nothing(tell: Any) -> None:
+def test_a_stage_that_nobody_traces_makes_nothing(tell: Any) -> None:
     from backends.telemetry.spans import NO_SPAN
 
     began = time.perf_counter()
