@@ -38,6 +38,7 @@ from gateway.store.directory import Actor
 from gateway.telemetry import logs
 from gateway.telemetry.port import MetricsPort
 from gateway.telemetry.tracing import Traces
+from gateway.web.assets import assets
 
 log = logging.getLogger("sekisho.app")
 
@@ -144,6 +145,7 @@ class App:
 
     async def open(self) -> None:
         """Start every part. None of them needs Redis or the engine to be up: /readyz tells when they are."""
+        assets()  # read now, and not while the first page waits for them
         server_key = load_server_key(self._settings.data_dir)
         self.door = build(self._settings, self._backends, server_key, self.ask, self.serve)
         if recorded := self._settings.record_prompts_of:

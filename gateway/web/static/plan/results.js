@@ -77,7 +77,7 @@ function adviceOf(
             ofWhat(state),
             formula("machines"),
           ),
-      tile(`${rounded(each)} tok/s`, say("per_user", { batch: number(Math.max(seats, 1)) }), formula("per_user_tok_s")),
+      tile(rounded(each), say("per_user", { batch: number(Math.max(seats, 1)) }), formula("per_user_tok_s")),
       wait > 0 && tile(duration(wait), say("wait"), formula("wait_s")),
     ),
     share !== 1 && h("p", { class: "notice" }, say("expected_share", { share: percent(share) })),

@@ -70,7 +70,7 @@ export const say = words({
   machines_none: { en: "No number of them reaches the target.", ja: "何台あっても目標に届きません。" },
   machines_of: { en: "one is {gpus} × {hardware}", ja: "1台 = {hardware} × {gpus}" },
   wait: { en: "wait of the last on one machine", ja: "1台だけの場合の、最後の人の待ち時間" },
-  per_user: { en: "for each, with {batch} at once", ja: "{batch} 人で同時に使うときの1人あたり" },
+  per_user: { en: "tok/s for each, with {batch} at once", ja: "tok/s（{batch} 人で同時に使うときの1人あたり）" },
   expected_share: {
     en: "Counted with {share} of the computed speed, the least that was measured.",
     ja: "計測された最小値として、計算値の {share} で見積もっています。",
