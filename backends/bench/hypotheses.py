@@ -106,7 +106,7 @@ def gives_each(points: Sequence[Point], at: int, target: float) -> Verdict:
     if at not in by_number:
         return not_run(3, f"nothing was measured at {at} in parallel")
     here = by_number[at]
-    told = ", ".join(f"{each}: {by_number[each].per_person_tok_s:.0f}" for each in sorted(by_number))
+    told = ", ".join(f"{each}: {by_number[each].per_person_tok_s:.3g}" for each in sorted(by_number))
     speeds = {str(point.concurrency): point.per_person_tok_s for point in points}
     said = f"tok/s each by people at once: {told}; wanted {target:g} at {at}"
     if here.failed or not here.per_person_tok_s:
