@@ -92,9 +92,8 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     admission = Admission(settings, store, quotas, rooms, booking)
     means = Means(settings, fleet, admission, Overflow(directory, fleet), metrics)
     pipeline = Pipeline(means, authentication, revocation, orders)
-    files, batches, runner = _batches(
-        settings, store, directory, metrics, ask, Absent(api_keys, people, authentication.behalf)
-    )
+    absent = Absent(api_keys, people, authentication.behalf)
+    files, batches, runner = _batches(settings, store, directory, metrics, ask, absent)
     return Door(
         settings=settings,
         store=store,
