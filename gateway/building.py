@@ -87,7 +87,6 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     booking = Booking(settings, store, quotas, lines, fleet, metrics, Recorder())
     activity = Activity(store, os.urandom(8).hex(), booking.recorder, lambda: _figures(booking, metrics, fleet))
     _show_quotas(metrics, quotas, booking)
-    reaper = Reaper(store, settings.lease_seconds, booking.account, booking.book)
     orders = Orders(store, rooms.told, fleet.lacks)
     admission = Admission(settings, store, quotas, rooms, booking)
     means = Means(settings, fleet, admission, Overflow(directory, fleet), metrics)
@@ -105,7 +104,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
         rooms=rooms,
         orders=orders,
         booking=booking,
-        reaper=reaper,
+        reaper=Reaper(store, settings.lease_seconds, booking.account, booking.book),
         fleet=fleet,
         placing=Placing(directory, fleet, Sealer(server_key, "keys of engines"), settings.engines, settings.aliases),
         health=health,

@@ -14,7 +14,7 @@ from backends.fake import FakeBackend
 from gateway.routing.figures import Figures
 from gateway.routing.member import Member
 from gateway.routing.prefill import PrefillSpeed
-from gateway.routing.shown import shown
+from gateway.routing.shown import Ordered, shown
 from gateway.routing.watch import Seen, Watch
 from gateway.settings import BackendSettings
 from tests.gateway.conftest import eventually
@@ -183,7 +183,7 @@ def test_a_backend_is_shown_with_its_state_and_its_figures() -> None:
     member.load = Load(running=3, waiting=1, kv_use=0.5)
     member.speed = PrefillSpeed(per_token=0.001)
     with member.used():
-        row = shown(member, "line", now)
+        row = shown(member, "line", now, Ordered())
     assert (row.name, row.kind, row.line, row.models, row.tier, row.capacity) == ("a", "fake", "line", ["m"], 1, 7)
     assert (row.state, row.why, row.share) == ("healthy", "", 1.0)
     assert (row.running, row.waiting, row.kv_use, row.held, row.retry_seconds) == (3, 1, 0.5, 1, None)
