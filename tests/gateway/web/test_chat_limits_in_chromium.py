@@ -53,23 +53,24 @@ GROWING = """async kind => {
   const { LiveMarkdown } = await import(module);
   const place = document.querySelector(".messages").appendChild(document.createElement("div"));
   const [head, piece] = {
-    blocks: ["", "## Part\\n\\nWords.\\n\\n- one\\n\\n```python\\nx = 1\\n```\\n\\n| a |\\n| - |\\n| 1 |\\n\\n"],
+    blocks: ["", "## Part\\n\\nWords.\\n\\n- one\\n\\n```\\nx = 1\\n```\\n\\n| a |\\n| - |\\n| 1 |\\n\\n"],
     list: ["", "- one of **many** items\\n"],
     table: ["| a | b |\\n| - | - |\\n", "| one | two |\\n"],
     code: ["```python\\n", "value = compute(value)\\n"],
   }[kind];
   const live = new LiveMarkdown(place);
   const added = [];
-  let count = 0;
+  let count = 0, seen = false;
   new MutationObserver((all) => {
+    seen = true;
     for (const one of all) for (const node of one.addedNodes) count += node.querySelectorAll?.("*").length ?? 1;
   }).observe(place, { childList: true, subtree: true, characterData: true });
   let text = head;
-  while (text.length < 40_000) {
+  while (text.length < 20_000) {
     text += piece.repeat(10);
-    count = 0;
+    [count, seen] = [0, false];
     live.update(text);
-    await new Promise((go) => requestAnimationFrame(() => setTimeout(go)));
+    while (!seen) await new Promise((go) => requestAnimationFrame(() => setTimeout(go)));
     added.push(count);
   }
   live.finish(text);
