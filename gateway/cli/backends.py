@@ -1,11 +1,16 @@
-"""`sekisho backends`: whether an engine keeps to what its adapter promises. The checks are backends.check's."""
+"""`sekisho backends`: how engines are, in what use, and whether one keeps to what its adapter promises.
+
+The checks are backends.check's; the rest asks a running gateway.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,21 +23,38 @@ if TYPE_CHECKING:
     from backends.base import Options
     from backends.check import Check, Outcome
 
+_URL = "http://127.0.0.1:8080"
 _COLOURS = {"ok": "green", "failed": "red", "not supported": "yellow"}
 
-app = typer.Typer(no_args_is_help=True, help="Look at the engines behind the gateway.")
+app = typer.Typer(no_args_is_help=True, help="The engines behind the gateway.")
+
+
+Url = Annotated[str, typer.Option(help="Where the gateway listens.")]
+ApiKey = Annotated[
+    str,
+    typer.Option(
+        envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"],
+        help="An admin's; to look, an auditor's will do.",
+        show_envvar=True,
+    ),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As `list` shows it.")]
+
+
+class Use(StrEnum):
+    enabled = "enabled"
+    drained = "drained"
+    disabled = "disabled"
 
 
 @app.command("list")
 def list_(
-    url: Annotated[str, typer.Option(help="Where the gateway listens.")] = "http://127.0.0.1:8080",
-    api_key: Annotated[
-        str, typer.Option(envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"], help="An auditor's or admin's.", show_envvar=True)
-    ] = "",
+    url: Url = _URL,
+    api_key: ApiKey = "",
     as_json: Annotated[bool, typer.Option("--json", help="As the admin API answers.")] = False,
 ) -> None:
     """How each engine is, as a running gateway sees it, and why."""
-    shown = asyncio.run(_asked(url, api_key))
+    shown = asyncio.run(_asked(url, api_key, "GET", ""))
     if as_json:
         out.print_json(data=shown)
         return
@@ -46,14 +68,46 @@ def list_(
     out.print(table)
 
 
-async def _asked(url: str, api_key: str) -> Any:
+@app.command("set")
+def set_(
+    name: Name,
+    use: Annotated[
+        Use | None, typer.Option(help="drained: nobody new. disabled: as if the settings did not name it.")
+    ] = None,
+    weight: Annotated[float | None, typer.Option(help="How quick it is beside others. 0: as the settings say.")] = None,
+    url: Url = _URL,
+    api_key: ApiKey = "",
+) -> None:
+    """Drain, disable, enable or weigh an engine, at every gateway. What runs there may finish."""
+    change: dict[str, Any] = {} if use is None else {"use": use.value}
+    if weight is not None:
+        change["weight"] = weight or None
+    if not change:
+        raise CliError("nothing to set: give --use or --weight", exit_code=2)
+    shown = asyncio.run(_asked(url, api_key, "PATCH", f"/{quote(name, safe='')}", change))
+    note(f"{shown['name']} is {shown['state']}, weight {shown['weight']:g}")
+
+
+@app.command("test")
+def attempt(name: Name, url: Url = _URL, api_key: ApiKey = "") -> None:
+    """Let a gateway ask an engine something short now. Exits with 1 if it does not answer."""
+    trial = asyncio.run(_asked(url, api_key, "POST", f"/{quote(name, safe='')}/test"))
+    if not trial["ok"]:
+        raise CliError(f"{name} failed after {trial['seconds']:.2f} s: {trial['error']}")
+    note(
+        f"{name} answered as {trial['model']} in {trial['seconds']:.2f} s, "
+        f"the first of it after {trial['ttft_seconds']:.2f} s"
+    )
+
+
+async def _asked(url: str, api_key: str, method: str, path: str, body: Any = None) -> Any:
     import aiohttp
 
     headers = {"authorization": f"Bearer {api_key}"}
     try:
         async with (
-            aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=10)) as client,
-            client.get(f"{url.rstrip('/')}/admin/v1/backends") as response,
+            aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=90)) as client,
+            client.request(method, f"{url.rstrip('/')}/admin/v1/backends{path}", json=body) as response,
         ):
             told = await response.json()
     except (aiohttp.ClientError, TimeoutError, ValueError) as fault:

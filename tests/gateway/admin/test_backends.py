@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from typer.testing import CliRunner, Result
 
 from backends.errors import Rejected
 from backends.fake import FakeBackend, chat_script
+from gateway.cli.console import CliError
+from gateway.cli.main import app
 from gateway.routing.placing import Placed
 from gateway.store import keys
 from gateway.store.record import decode
 from tests.gateway.admin.conftest import answer
-from tests.gateway.conftest import RunningDoor, StartDoor, ask, error_of, eventually
+from tests.gateway.conftest import ADMIN_KEY, RunningDoor, StartDoor, ask, error_of, eventually
 
 Engines = Callable[..., Awaitable[RunningDoor]]
 
@@ -189,3 +192,22 @@ async def test_a_trial_says_what_was_wrong(start: Engines) -> None:
     assert "401" in trial["error"]
     newest = (await answer(door, "GET", "/audit"))["data"][0]
     assert (newest["action"], newest["target"]) == ("backend.test", "backend:a")
+
+
+async def test_the_command_line_does_the_same(start: Engines) -> None:
+    door = await start(engine("a"))
+
+    async def run(*arguments: str) -> Result:
+        where = ["--url", door.url, "--api-key", ADMIN_KEY]
+        return await asyncio.to_thread(CliRunner().invoke, app, ["backends", *arguments, *where])
+
+    result = await run("set", "a", "--use", "drained", "--weight", "2")
+    assert (result.exit_code, result.stderr) == (0, "a is drained, weight 2\n")
+    shown = await backend(door, "a")
+    assert (shown["state"], shown["weight"]) == ("drained", 2)
+    await run("set", "a", "--use", "enabled", "--weight", "0")
+    assert (await backend(door, "a"))["order"] == {"added": False, "use": "enabled", "weight": None}
+    assert "a answered as m in" in (await run("test", "a")).stderr
+    refused = await run("set", "b", "--use", "drained")
+    assert isinstance(refused.exception, CliError)
+    assert "There is no backend 'b'" in str(refused.exception)
