@@ -30,6 +30,7 @@ ul { padding-left: 1.25rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.3rem 0.75rem; border-top: 1px solid var(--line); text-align: right; vertical-align: top; }
 thead th, thead td { border-top: 0; }
+thead td { text-align: left; }
 thead th { max-width: 14rem; overflow-wrap: anywhere; }
 tbody th { min-width: 9rem; font-weight: normal; text-align: left; position: sticky; left: 0; background: var(--card); }
 tbody th [lang=ja] { display: inline-block; line-height: 1.3; }
