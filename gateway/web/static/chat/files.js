@@ -3,8 +3,9 @@
 import { bytes } from "../lib/format.js";
 import { say } from "./words.js";
 
+// What the browser offers first; anything that turns out to be text is taken.
 export const ACCEPTED =
-  ".txt,.md,.csv,.tsv,.json,.jsonl,.xml,.yaml,.yml,.toml,.ini,.log,.html,.css,.js,.ts,.py,.java,.c,.h,.cpp,.cs,.go,.rs,.rb,.php,.sh,.sql,.pdf,text/*,application/pdf";
+  "text/*,application/pdf,.md,.csv,.json,.jsonl,.yaml,.yml,.toml,.ini,.log,.sql,.ts,.java,.go,.rs";
 const LARGEST = 20 * 1024 * 1024;
 // As files are written in Japan, the surest to be told apart first; a wrong guess fails and the next is tried.
 const ENCODINGS = ["utf-8", "shift_jis", "euc-jp"];

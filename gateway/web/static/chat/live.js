@@ -5,7 +5,8 @@ import { blocks, rendered } from "./markdown.js";
 import { Tail } from "./tail.js";
 
 const PAUSES = 4; // this many times as long as a rendering took nothing is rendered, and the page is free
-const REFERENCE = /^ {0,3}\[[^\]\n]+\]:/m; // a link that is told further down: blocks before it may have to be made anew
+// A link that is told further down: blocks before it may have to be made anew.
+const REFERENCE = /^ {0,3}\[[^\]\n]+\]:/m;
 
 export class LiveMarkdown {
   #element;

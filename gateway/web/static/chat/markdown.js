@@ -9,7 +9,7 @@ const marked = new Marked({ gfm: true, breaks: true, extensions: mathsRules, ren
 // All of HTML that an answer may use, and without attributes; the rest is shown as it was written.
 const PLAIN_TAG = /&#60;(\/?(?:b|br|del|details|em|hr|i|kbd|mark|s|small|strong|sub|summary|sup|u))\s*\/?&#62;/gi;
 
-/** The blocks of a text, each with the text it was (`raw`) and nothing that depends on the others but link references. */
+/** The blocks of a text, each with the text it was (`raw`); they know of each other only by link references. */
 export function blocks(text) {
   return marked.lexer(text);
 }

@@ -13,7 +13,10 @@ let live = null; // Markdown and what it needs, which come with the first answer
 const liveComing = () => (live ? null : import("./live.js").then((module) => (live = module)));
 
 export class MessageView {
-  /** `acts`: {again, edit, goOn, show, stop}, each called with the message (show: an id; edit: also the new words). goOn may be missing. */
+  /**
+   * `acts`: {again, edit, goOn, show, stop}, each called with the message (show: an id; edit: also the new words).
+   * goOn may be missing.
+   */
   constructor(message, acts) {
     this.message = message;
     this.#acts = acts;

@@ -1,6 +1,7 @@
 // The conversation that is open, and the answers that are under way in it or in others. Knows stores and answers, not
 // the page: it tells of changes as events. "changed": another conversation, or other messages. "message": one of them
-// has grown (detail: the message). "asked": the reader has asked something. "list": the conversations listed are others. "started", "ended": an answer's.
+// has grown (detail: the message). "started", "ended": an answer has. "asked": the reader has asked something.
+// "created": the conversation has its id. "list": the conversations listed are others.
 
 import { answerEvents, stopAnswer } from "./answers.js";
 import { newestLeaf, path } from "./tree.js";
