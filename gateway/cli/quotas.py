@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gateway.quotas.changes import Change
     from gateway.quotas.policy import Policy
     from gateway.store.redis import Store
+    from gateway.what_if import WhatIfShown
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `quotas list` shows it.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="YAML; - is standard input.")]
@@ -130,6 +131,41 @@ def effective(
     policies.show_effective(in_office_on_store(data_dir, redis_url, work), as_json)
 
 
+@app.command("what-if")
+def what_if(
+    policy: Annotated[
+        str,
+        typer.Argument(metavar="FILE|NAME", help="A file as `quotas set` takes it (- is standard input), or a policy."),
+    ],
+    first: Annotated[str | None, typer.Option("--from", help="YYYY-MM-DD (UTC). [default: seven days in all]")] = None,
+    last: Annotated[str | None, typer.Option("--to", help="YYYY-MM-DD (UTC). [default: today]")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many rows at most.")] = 100,
+    config: Config = None,
+    as_json: Json = False,
+    data_dir: datadir.Option = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Who would have been refused by a policy on days that have passed, and by how much. Nothing is changed."""
+    from gateway import what_if as replayed
+    from gateway.cli import policies
+    from gateway.identity.administration.forms import WhatIfQuery, read_fields
+    from gateway.quotas.policy import Policy
+
+    settings = load_settings(config)
+    days = {name: day for name, day in (("from", first), ("to", last)) if day is not None}
+    given = _proposed(policy) if policy == "-" or Path(policy).is_file() else None
+
+    async def work(office: Office, store: Store) -> WhatIfShown:
+        wanted = given or await office.directory.get(Policy, policy)
+        if wanted is None:
+            raise CliError(f"{policy} is neither a file nor the name of a policy.", exit_code=2)
+        query = read_fields(days | {"limit": limit}, WhatIfQuery)
+        people = policies.people_of(office, settings)
+        return await replayed.what_if(office, people, store, settings, wanted, query)
+
+    policies.show_what_if(in_office_on_store(data_dir, redis_url, work), as_json)
+
+
 @app.command()
 def apply(
     file: File,
@@ -178,6 +214,15 @@ def selftest(
     test.show(outcomes, as_json)
     if any(outcome.verdict == "failed" for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _proposed(file: str) -> Policy:
+    from gateway.quotas import changes
+
+    policy, faults = changes.read_one("proposed", _text(file))
+    if policy is None:
+        raise _refusal(file, faults)
+    return policy
 
 
 async def _applied(office: Office, found: list[Change]) -> None:

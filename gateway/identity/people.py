@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -107,8 +107,15 @@ class People:
     async def known(self, record_id: str) -> User | None:
         """A user as group records and what an admin has set decide now, whenever the person signed in."""
         user = await self._lookup.get(User, record_id)
-        issuer = self._issuers.get(user.issuer) if user is not None else None
-        if user is None or issuer is None or user.problem:
+        return None if user is None else await self._decided(user)
+
+    async def all_known(self, ids: Sequence[str]) -> list[User]:
+        """Those of these who exist, as `known` tells them."""
+        return [await self._decided(user) for user in await self._directory.some(User, ids)]
+
+    async def _decided(self, user: User) -> User:
+        issuer = self._issuers.get(user.issuer)
+        if issuer is None or user.problem:
             return user
         decision = decide(_groups(user, user.groups), issuer, await self._groups.all())
         return msgspec.structs.replace(user, role=decision.role, tenant=decision.tenant, why=decision.why)

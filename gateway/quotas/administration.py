@@ -24,7 +24,7 @@ _LONGEST_FAULT = 300
 # Ours to set, not the sender's.
 _OWN_FIELDS = ("id", "created")
 # Paths of the admin API, where a policy's name would stand.
-_TAKEN_NAMES = frozenset({"effective"})
+_TAKEN_NAMES = frozenset({"effective", "what-if"})
 
 
 class PolicyShown(Policy, frozen=True, kw_only=True, omit_defaults=False):
@@ -119,19 +119,27 @@ async def _replace(directory: Directory, actor: Actor, policy: Policy) -> Policy
 
 
 def _limit(limit: Limit, state: State | None, sentence: str) -> LimitShown:
-    is_money = limit.name == "cost_per_month"
     left = None if state is None else max(0, state.left)
     return LimitShown(
         policy=limit.policy,
         limit=limit.name,
-        value=limit.models if limit.name == "allowed_models" else _money(limit.value) if is_money else limit.value,
+        value=value_of(limit),
         why=limit.why,
         whom=limit.whom,
         shadow=limit.shadow,
-        left=_money(left) if is_money and left is not None else left,
+        left=None if left is None else spoken(limit, left),
         reset_seconds=None if state is None else max(0, state.reset_ms) / 1000,
         sentence=sentence,
     )
+
+
+def value_of(limit: Limit) -> int | str | tuple[str, ...]:
+    return limit.models if limit.name == "allowed_models" else spoken(limit, limit.value)
+
+
+def spoken(limit: Limit, amount: int) -> int | str:
+    """An amount of what a limit counts: money as a decimal number."""
+    return _money(amount) if limit.name == "cost_per_month" else amount
 
 
 def _money(millionths: int) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
+from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, cast
 
 from gateway.quotas.effective import Limit
@@ -34,11 +35,20 @@ class Weights(NamedTuple):
 
     def amount(self, used: Usage) -> int:
         """As the scripts count; cost in millionths of the currency."""
+        return whole(self.exact(used))
+
+    def exact(self, used: Usage) -> int:
+        """In millionths of what `amount` is in."""
         total = self.request * used.requests + self.fresh * (used.input - used.cached)
-        return -(-(total + self.cached * used.cached + self.output * used.output) // MICRO)
+        return total + self.cached * used.cached + self.output * used.output
 
 
 FREE = Weights()
+
+
+def whole(millionths: int) -> int:
+    """What has begun counts."""
+    return -(-millionths // MICRO)
 
 
 class Bucket(NamedTuple):
@@ -58,12 +68,19 @@ def price_of(price: Price) -> Weights:
     return Weights(0, *(round(part * MICRO) for part in (price.input, cached, price.output)))
 
 
+def price_for(model: str, prices: Mapping[str, Weights]) -> Weights:
+    """Of a model's name, or of the first pattern that it matches. A model without a price costs nothing."""
+    if model in prices:
+        return prices[model]
+    return next((price for pattern, price in prices.items() if fnmatchcase(model, pattern)), FREE)
+
+
 _COUNTED = frozenset(COUNTED)
 
 
 def _bucket(limit: Limit, price: Weights, zone: tzinfo, now_ms: int) -> Bucket:
     unit, _, period = limit.name.partition("_per_")
-    weights = _weights(unit, limit, price)
+    weights = weights_of(limit, price)
     if period in ("day", "month"):
         first, second = spans(cast(Literal["day", "month"], period), zone, now_ms)
         names = tuple(keys.quota(limit.policy, limit.name, limit.whom, span.name) for span in (first, second))
@@ -78,7 +95,8 @@ def _rule(kind: str, limit: Limit, unit: str, first: int, second: int, weights: 
     return " ".join(map(str, (kind, int(limit.shadow), told, limit.value, first, second, *weights)))
 
 
-def _weights(unit: str, limit: Limit, price: Weights) -> Weights:
+def weights_of(limit: Limit, price: Weights) -> Weights:
+    """What counts in a limit, and for how much."""
     cached, output = round(limit.weights.cached_input * MICRO), round(limit.weights.output * MICRO)
     return {
         "requests": Weights(request=MICRO),
@@ -86,4 +104,4 @@ def _weights(unit: str, limit: Limit, price: Weights) -> Weights:
         "output_tokens": Weights(output=MICRO),
         "tokens": Weights(fresh=MICRO, cached=cached, output=output),
         "cost": price,
-    }.get(unit, FREE)
+    }.get(limit.name.partition("_per_")[0], FREE)

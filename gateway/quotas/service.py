@@ -16,7 +16,7 @@ from gateway.errors import InternalError, StoreAway
 from gateway.quotas import estimate
 from gateway.quotas.applied import Applied, Memory
 from gateway.quotas.book import PolicyBook
-from gateway.quotas.buckets import FREE, Usage, Weights, price_of
+from gateway.quotas.buckets import Usage, Weights, price_for, price_of
 from gateway.quotas.effective import Limit, owner
 from gateway.quotas.headers import Rate, Refusal, exceeded
 from gateway.quotas.local_share import LocalShare
@@ -182,10 +182,7 @@ class QuotaService:
         return self._memory.applied(principal, model, policies, _now_ms())
 
     def _price(self, model: str) -> Weights:
-        """A model without a price costs nothing."""
-        if model in self._prices:
-            return self._prices[model]
-        return next((price for pattern, price in self._prices.items() if fnmatchcase(model, pattern)), FREE)
+        return price_for(model, self._prices)
 
     def _progress(self, requests: list[tuple[Plan, Usage]]) -> Call:
         names: list[str] = [keys.RESERVATIONS]

@@ -95,8 +95,7 @@ async def report(
 ) -> UsageShown:
     """Raises BadRequest where it would take too long, and StoreAway."""
     days = what.days
-    if await ledger.accounts(store, days) > MOST_ACCOUNTS:
-        raise BadRequest("So many used something on these days that they cannot be summed at once. Ask for fewer days.")
+    await check_size(store, days)
     members = _Members(groups_of)
     sums: dict[str, _Sum] = {}
     total = _Sum()
@@ -115,6 +114,12 @@ async def report(
     ]
     others = (await _together(rest)).told(prices) if rest else None
     return UsageShown(by=what.by, first=what.first, last=what.last, data=data, others=others, total=total.told(prices))
+
+
+async def check_size(store: Store, days: Sequence[date]) -> None:
+    """Raises BadRequest where reading them all would take too long."""
+    if await ledger.accounts(store, days) > MOST_ACCOUNTS:
+        raise BadRequest("So many used something on these days that they cannot be summed at once. Ask for fewer days.")
 
 
 @dataclass(slots=True)

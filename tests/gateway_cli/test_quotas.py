@@ -199,6 +199,41 @@ def test_use_is_shown_as_table_json_and_sheet(terminal: Terminal, monkeypatch: p
     assert terminal.json("usage", "--from", "2026-09-22", "--to", "2026-09-22")["data"] == []
 
 
+@pytest.mark.usefixtures("used")
+def test_who_would_have_been_refused_is_told_by_file_and_by_name(terminal: Terminal, tmp_path: Path) -> None:
+    days = ("--from", "2026-09-21", "--to", "2026-09-21")
+    file = tmp_path / "strict.yaml"
+    file.write_text("tokens_per_day: 60\nrequests_per_minute: 5\n")
+    told = terminal.json("quotas", "what-if", str(file), *days)
+    assert [(row["name"], row["used"], row["over"], row["refused"]) for row in told["data"]] == [("Ann", 110, 50, 1)]
+    result = terminal.run("quotas", "what-if", str(file), *days)
+    assert "1 of 1" in result.stdout
+    assert "requests_per_minute: not known" in result.stderr
+    assert "estimate" in result.stderr
+    assert stored(terminal) == {}
+    terminal.tells("quotas", "set", "loose", "-", stdin="cost_per_month: 5")
+    assert "refused nobody" in terminal.run("quotas", "what-if", "loose", *days).stderr
+    assert (
+        json.loads(terminal.tells("quotas", "what-if", "-", "--json", *days, stdin="allowed_models: []"))["subjects"]
+        == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "told"),
+    [
+        (("nowhere",), None, "neither a file nor the name of a policy"),
+        (("-",), "requests_per_day: 0", "requests_per_day: 0"),
+        (("-", "--from", "soon"), "requests_per_day: 1", "from"),
+        (("-", "--from", "2026-09-22", "--to", "2026-09-21"), "requests_per_day: 1", "after"),
+    ],
+)
+def test_a_what_if_that_cannot_be_asked_is_refused(
+    terminal: Terminal, arguments: tuple[str, ...], stdin: str | None, told: str
+) -> None:
+    assert told in terminal.refuses("quotas", "what-if", *arguments, stdin=stdin)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -6,15 +6,17 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from gateway import what_if as replayed
 from gateway.api.admin.operation import Asked, Operation
 from gateway.errors import BadRequest
-from gateway.identity.administration.forms import EffectiveQuery, Form, Paging
+from gateway.identity.administration.forms import EffectiveQuery, Form, Paging, WhatIf
 from gateway.identity.administration.office import page, records
 from gateway.identity.administration.principals import principal_of
 from gateway.identity.administration.views import Deleted, Page
 from gateway.quotas import administration
 from gateway.quotas.administration import EffectiveShown, PolicyShown, shown
 from gateway.quotas.policy import Policy
+from gateway.what_if import WhatIfShown
 
 _DESCRIBED = msgspec.defstruct(
     "PolicyPut",
@@ -40,6 +42,12 @@ class PolicyPut(Form, frozen=True, kw_only=True):
             raise BadRequest("Expected an object with the policy's fields.") from None
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
+
+
+class WhatIfPost(WhatIf, frozen=True, kw_only=True):
+    described: ClassVar[type[msgspec.Struct]] = msgspec.defstruct(
+        "WhatIfPost", [("policy", _DESCRIBED)], bases=(WhatIf,), frozen=True, kw_only=True
+    )
 
 
 async def list_(asked: Asked, query: Paging) -> Page[PolicyShown]:
@@ -71,9 +79,17 @@ async def effective(asked: Asked, query: EffectiveQuery) -> EffectiveShown:
     return await administration.in_effect(asked.door.quotas, who, query.model)
 
 
+async def what_if(asked: Asked, body: WhatIfPost) -> WhatIfShown:
+    """With this policy on these days, who would have been refused, when, and by how much; changes nothing"""
+    policy = administration.checked(body.name, body.policy)
+    door = asked.door
+    return await replayed.what_if(asked.office, door.people, door.store, door.settings, policy, body)
+
+
 OPERATIONS = (
     Operation("GET", "/admin/v1/policies", list_),
     Operation("GET", "/admin/v1/policies/effective", effective),
+    Operation("POST", "/admin/v1/policies/what-if", what_if, role="auditor"),
     Operation("GET", "/admin/v1/policies/{id}", get),
     Operation("PUT", "/admin/v1/policies/{id}", put),
     Operation("DELETE", "/admin/v1/policies/{id}", delete),

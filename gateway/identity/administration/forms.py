@@ -215,13 +215,32 @@ class UsageQuery(Form, frozen=True, kw_only=True):
     format: Literal["json", "csv"] | None = None
 
 
+class WhatIfQuery(Form, frozen=True, kw_only=True):
+    """Days are those of UTC."""
+
+    first: Annotated[date, Meta(description="The first day; otherwise the seventh to the last.")] | None = (
+        msgspec.field(default=None, name="from")
+    )
+    last: Annotated[date, Meta(description="The last day; otherwise today.")] | None = msgspec.field(
+        default=None, name="to"
+    )
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many rows at most.")] = 1000
+
+
+class WhatIf(WhatIfQuery, frozen=True, kw_only=True):
+    """The policy's fields as they came: all that is wrong with them is told at once, not the first alone."""
+
+    name: Annotated[str, Meta(max_length=64, description="What the policy is, or would be, called.")] = "proposed"
+    policy: dict[str, Any]
+
+
 def read_json(data: bytes, kind: type[AnyForm]) -> AnyForm:
     """No bytes are an empty object. Raises BadRequest that names the field."""
     try:
         return msgspec.json.decode(data or b"{}", type=kind)
     except msgspec.ValidationError as error:
         raise _explained(error) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from None
 
 

@@ -39,6 +39,7 @@ MAY_REFUSE = {
     "keys.change": "a network that is none, a time that has passed",
     "keys.rotate": "a whole number that is written as 60.0",
     "policies.put": "limits that contradict each other or limit nothing, a name or whom it applies to that cannot be",
+    "policies.what_if": "a policy that policies.put refuses, days that are too many or in the wrong order",
     "policies.effective": "nobody who is asked about, or two",
     "usage.used": "days that are too many, or in the wrong order",
 }

@@ -105,8 +105,9 @@ async def test_what_cannot_be_a_policy_is_refused_in_few_words(office: RunningDo
     assert (await answer(office, "GET", "/policies"))["data"] == []
 
 
-async def test_a_policys_name_is_no_path_of_the_api(office: RunningDoor) -> None:
-    async with office.client.put("/admin/v1/policies/effective", json={"requests_per_minute": 1}) as response:
+@pytest.mark.parametrize("name", ["effective", "what-if"])
+async def test_a_policys_name_is_no_path_of_the_api(office: RunningDoor, name: str) -> None:
+    async with office.client.put(f"/admin/v1/policies/{name}", json={"requests_per_minute": 1}) as response:
         await error_of(response, 405)
 
 
