@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from gateway.api import admin, assets, batches, embeddings, files, health, openai, plan, prefixes, responses, sign_in
+from gateway.api import (
+    admin,
+    assets,
+    batches,
+    console,
+    embeddings,
+    files,
+    health,
+    openai,
+    plan,
+    prefixes,
+    responses,
+    sign_in,
+)
 from gateway.api.chat import about, answers, conversations, page, templates, usage
 from gateway.api.door import Door
 from gateway.errors import MethodNotAllowed, UnknownUrl
@@ -66,6 +79,8 @@ ROUTES = (
     Route("GET", "/account", sign_in.account),
     Route("GET", "/chat", page.chat),
     Route("GET", "/usage", page.usage),
+    Route("GET", "/console", console.show),
+    Route("GET", "/console/{page}", console.show),
     Route("GET", "/plan", plan.show),
     Route("GET", "/plan/v1/measured", plan.measured),
     Route("GET", "/auth/sign-in", sign_in.begin),
@@ -98,7 +113,7 @@ PUBLIC_PATHS = {
 # Asked every few seconds, by machines: not worth a line in the log each.
 PROBES = frozenset({"/healthz", "/readyz"})
 # Pages that need a session: a person who opens one without it is asked to sign in, and comes back.
-PAGES = frozenset({"/account", "/chat", "/usage", "/plan"})
+PAGES = frozenset({"/account", "/chat", "/usage", "/console", "/console/{page}", "/plan"})
 
 
 class _Open(NamedTuple):

@@ -37,6 +37,7 @@ WORDS: dict[str, dict[Language, str]] = {
     "unknown_browser": {"en": "a browser that does not say its name", "ja": "名称不明のブラウザー"},
     "sign_out": {"en": "Sign out", "ja": "サインアウト"},
     "planner": {"en": "Planner", "ja": "容量計画"},
+    "console": {"en": "Console", "ja": "管理コンソール"},
     "skip": {"en": "Skip to the content", "ja": "本文へ移動"},
     "no_script": {
         "en": "This page needs JavaScript, which this browser does not run. Programs use the API with a key.",

@@ -89,7 +89,7 @@ def test_every_module_imports_files_that_are_there() -> None:
     for path in FOLDER.rglob("*.js"):
         if "vendor" in path.relative_to(FOLDER).parts:
             continue
-        for named in re.findall(r'(?:from|import)\s*\(?"([^"]+)"', path.read_text()):
+        for named in re.findall(r'\b(?:from|import)(?:\s+|\()"([^"]+)"', path.read_text()):
             assert named.startswith("."), f"{path.name} imports {named}, which no browser finds"
             assert (path.parent / named).resolve().is_file(), f"{path.name} imports {named}"
 

@@ -11,6 +11,7 @@ const LINKS = [
   { path: "/chat", word: "chat" },
   { path: "/usage", word: "usage" },
   { path: "/plan", word: "plan" },
+  { path: "/console", word: "console", roles: ["auditor", "admin"] },
 ];
 
 const say = words({
@@ -18,6 +19,7 @@ const say = words({
   usage: { en: "Usage", ja: "利用状況" },
   home: { en: "Home", ja: "ホーム" },
   plan: { en: "Planner", ja: "容量計画" },
+  console: { en: "Console", ja: "管理コンソール" },
   pages: { en: "Pages", ja: "ページ" },
   menu: { en: "Account and settings", ja: "アカウントと設定" },
   account: { en: "Where you are signed in", ja: "サインイン中のブラウザー" },

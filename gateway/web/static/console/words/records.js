@@ -1,0 +1,58 @@
+// What the pages say of what was: usage, the trail; and of the settings.
+
+import { words } from "../../lib/words.js";
+
+export const say = words({
+  from: { en: "From (UTC)", ja: "開始日（UTC）" },
+  to: { en: "To (UTC)", ja: "終了日（UTC）" },
+  by: { en: "By", ja: "集計単位" },
+  by_user: { en: "user", ja: "ユーザー" },
+  by_service_account: { en: "service account", ja: "サービスアカウント" },
+  by_group: { en: "group", ja: "グループ" },
+  by_model: { en: "model", ja: "モデル" },
+  by_key: { en: "key", ja: "キー" },
+  by_day: { en: "day", ja: "日" },
+  csv: { en: "All as CSV", ja: "CSV をダウンロード" },
+  requests: { en: "Requests", ja: "リクエスト" },
+  failed: { en: "Failed", ja: "失敗" },
+  prompt: { en: "Input tokens", ja: "入力トークン" },
+  cached: { en: "of these cached", ja: "うちキャッシュ" },
+  completion: { en: "Output tokens", ja: "出力トークン" },
+  cost: { en: "Cost", ja: "費用" },
+  share: { en: "Share of tokens", ja: "トークンの割合" },
+  total: { en: "Total", ja: "合計" },
+  others: { en: "All others", ja: "その他" },
+  none_of: { en: "(belongs to none)", ja: "（該当なし）" },
+  days_chart: { en: "Tokens a day, at most {most}", ja: "1日あたりのトークン、最大 {most}" },
+  per_share: { en: "{percent} of all tokens", ja: "全トークンの {percent}" },
+  first_words: {
+    en: "{from} to {to}, days of UTC. Costs are at the prices of now.",
+    ja: "{from} ～ {to}（UTC）。費用は現在の単価での計算です。",
+  },
+
+  at: { en: "When", ja: "日時" },
+  actor: { en: "Who", ja: "実行者" },
+  actor_filter: { en: "Who (subject)", ja: "実行者（ID）" },
+  action: { en: "What", ja: "操作" },
+  action_hint: { en: "such as key.create", ja: "例：key.create" },
+  target: { en: "On what", ja: "対象" },
+  target_hint: { en: "such as key:ID", ja: "例：key:ID" },
+  changes: { en: "Before → after", ja: "変更前 → 変更後" },
+  fields: { en: "{count} fields", ja: "{count}項目" },
+  via: { en: "by {via} from {address}", ja: "{via}、{address}" },
+
+  setting: { en: "Setting", ja: "設定" },
+  value: { en: "Value", ja: "値" },
+  default: { en: "Default", ja: "既定値" },
+  source: { en: "From", ja: "出所" },
+  source_flag: { en: "the command line", ja: "コマンドライン" },
+  source_environment: { en: "the environment", ja: "環境変数" },
+  source_file: { en: "the settings file", ja: "設定ファイル" },
+  source_default: { en: "default", ja: "既定値" },
+  live: { en: "a change of the file counts at once", ja: "ファイルの変更が即時反映" },
+  changed_only: { en: "Only what is not as by default", ja: "既定値から変更されたもののみ" },
+  settings_words: {
+    en: "Settings are changed in the file, in the environment or at the command line, and take a restart where nothing else is said. Secrets are never shown.",
+    ja: "設定はファイル・環境変数・コマンドラインで変更します。特記のないものは再起動が必要です。シークレットは表示されません。",
+  },
+});
