@@ -92,7 +92,7 @@ async def what_if(
     for day in days:
         async for some in ledger.booked(store, [day]):
             await known.learn(some)
-            for booked in some:
+            async for booked in report.gently(some):
                 replay.add(known.who(booked), booked.model, _usage(booked.amounts))
         past = replay.end(day)
         if day >= asked.first:

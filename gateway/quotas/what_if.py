@@ -72,11 +72,13 @@ class Replay:
     def __init__(self, policy: Policy, price: Callable[[str], Weights]) -> None:
         untold = dict.fromkeys(not_known(policy))
         # Models are matched here, once each.
-        self._policy = msgspec.structs.replace(policy, models=("*",), shadow=False, **untold)
+        self._policy = msgspec.structs.replace(policy, models=("*",), **untold)
         self._models = policy.models
         self._allowed = policy.allowed_models
         self._price = price
         self._seen: dict[str, tuple[bool, bool, Weights]] = {}
+        self._weights: dict[tuple[str, str], Weights] = {}
+        self._limits: dict[tuple[str, str, tuple[str, ...], str, str], list[Limit]] = {}  # of those seen today
         self._today: dict[tuple[str, str], _Today] = {}
         self._month = ""
         self._before: dict[tuple[str, str], int] = {}  # what the month's earlier days have used, in millionths
@@ -85,12 +87,15 @@ class Replay:
         counts, allowed, price = self._known(model)
         if not counts:
             return
-        for limit in effective(who, model, (self._policy,)):
+        for limit in self._effective(who):
             # What is refused for its model takes nothing of the other limits.
             if allowed == (limit.name == "allowed_models"):
                 continue
-            weights = weights_of(limit, price) if allowed else Weights(request=MICRO)
-            today = self._today.setdefault((limit.name, limit.whom), _Today(limit))
+            if (weights := self._weights.get((limit.name, model))) is None:
+                weights = weights_of(limit, price) if allowed else Weights(request=MICRO)
+                self._weights[limit.name, model] = weights
+            if (today := self._today.get((limit.name, limit.whom))) is None:
+                today = self._today[limit.name, limit.whom] = _Today(limit)
             today.amount += weights.exact(used)
             today.requests += used.requests
 
@@ -104,7 +109,13 @@ class Replay:
                 self._before[key] = before + today.amount
             if past := today.past(day, before):
                 found.append(past)
-        self._today = {}
+        self._today, self._limits = {}, {}
+        return found
+
+    def _effective(self, who: Principal) -> list[Limit]:
+        asking = (who.subject, who.role, who.groups, who.key_id, who.acting)
+        if (found := self._limits.get(asking)) is None:
+            found = self._limits[asking] = effective(who, "", (self._policy,))
         return found
 
     def _known(self, model: str) -> tuple[bool, bool, Weights]:

@@ -110,7 +110,7 @@ async def report(
     names = await names_of(what.by, [label for label, _ in shown if label])
     data = [
         UsageRow(id=label, name=names.get(label), **msgspec.structs.asdict(found.told(prices)))
-        async for label, found in _gently(shown)
+        async for label, found in gently(shown)
     ]
     others = (await _together(rest)).told(prices) if rest else None
     return UsageShown(by=what.by, first=what.first, last=what.last, data=data, others=others, total=total.told(prices))
@@ -181,7 +181,7 @@ def _chosen(what: Asked, sums: Mapping[str, _Sum]) -> tuple[list[tuple[str, _Sum
     return ordered[: what.limit], [found for _, found in ordered[what.limit :]]
 
 
-async def _gently(items: Iterable[T]) -> AsyncIterator[T]:
+async def gently(items: Iterable[T]) -> AsyncIterator[T]:
     """Nobody's stream waits for the end of a long list."""
     for place, item in enumerate(items):
         if place % _BREATH == 0:
@@ -191,7 +191,7 @@ async def _gently(items: Iterable[T]) -> AsyncIterator[T]:
 
 async def _together(rest: Iterable[_Sum]) -> _Sum:
     whole = _Sum()
-    async for found in _gently(rest):
+    async for found in gently(rest):
         for model, amounts in found.by_model.items():
             whole.add_amounts(model, amounts)
     return whole
