@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
 
-from backends.fake import FakeBackend, Script
+from backends.fake import FakeBackend, Script, chat_script
 from gateway.identity import local_link
 from gateway.identity.records import User, user_id
 from tests.gateway.chromium import NewContext, enter, faults_of_access, picture
@@ -43,8 +43,9 @@ PAGES = (
 
 @pytest.fixture
 async def door(sign_in_door: SignInDoor) -> RunningDoor:
-    """A door whose engine is asked by nobody, and says nothing to whoever does; one at a time."""
-    door = await sign_in_door(backend=FakeBackend(lambda body: Script((600.0,))), max_concurrency=1)
+    """A door whose engine leaves whoever says "wait" without a word; one at a time."""
+    engine = FakeBackend(lambda body: Script((600.0,)) if b"wait" in body else chat_script(("Hello",)))
+    door = await sign_in_door(backend=engine, max_concurrency=1)
     await known(door, "evil", EVIL)
     await api(door, "PUT", "/groups/research", {"description": EVIL, "role": "user"})
     await api(door, "POST", "/service-accounts", {"id": "rag", "name": EVIL, "description": EVIL})
@@ -57,6 +58,14 @@ async def api(door: RunningDoor, method: str, path: str, body: Any = None) -> An
     async with door.client.request(method, f"/admin/v1{path}", json=body) as answer:
         assert answer.status < 300, await answer.text()
         return await answer.json()
+
+
+async def becomes(asked: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if holds(await asked()):
+                return
+            await asyncio.sleep(0.02)
 
 
 async def known(door: RunningDoor, subject: str, name: str, **fields: Any) -> str:
@@ -91,15 +100,14 @@ async def waiting(door: RunningDoor) -> AsyncIterator[list[asyncio.Task[int]]]:
     """One that runs and one that waits, as the statuses that they end with."""
 
     async def status() -> int:
-        async with door.post(ask()) as answer:
+        async with door.post(ask("wait")) as answer:
             return int(answer.status)
 
     tasks = [asyncio.create_task(status()) for _ in range(2)]
-    while True:
-        (line,) = (await api(door, "GET", "/queue"))["lines"]
-        if len(line["running"]) == len(line["waiting"]) == 1:
-            break
-        await asyncio.sleep(0.01)
+    await becomes(
+        lambda: api(door, "GET", "/queue"),
+        lambda queue: [len(queue["lines"][0][state]) for state in ("running", "waiting")] == [1, 1],
+    )
     yield tasks
     for task in tasks:
         task.cancel()
@@ -166,6 +174,39 @@ async def test_a_request_is_moved_to_another_class_back_and_ended(
     await expect(page.get_by_role("region", name="Who waits")).to_have_count(0)
 
 
+async def test_an_engine_is_added_drained_tested_and_removed(door: RunningDoor, new_context: NewContext) -> None:
+    page = await opened(door, new_context, "backends")
+
+    async def order(name: str = "fake") -> Any:
+        return {one["name"]: one["order"] for one in (await api(door, "GET", "/backends"))["data"]}.get(name)
+
+    card = page.locator(".backend", has_text="fake")
+    await card.get_by_role("button", name="Test now").click()
+    await confirm(page, "Test now")
+    await told(page, "fake answered with fake in")
+    await card.get_by_role("button", name="Drain").click()
+    await confirm(page, "Drain")
+    await told(page, "fake is drained now.")
+    assert (await order())["use"] == "drained"
+    await page.get_by_role("button", name="Undo").click()
+    await told(page, "Undone")
+    assert (await order())["use"] == "enabled"
+    await page.get_by_role("button", name="Add an engine").click()
+    await page.locator("dialog").get_by_label("Name", exact=True).fill("second")
+    await page.get_by_label("Address").fill("ftp://nowhere")
+    await confirm(page, "Add an engine")
+    await expect(page.get_by_label("Address")).to_have_attribute("aria-invalid", "true")
+    await page.get_by_label("Address").fill("http://127.0.0.1:9")
+    await page.get_by_label("Key of the engine").fill("secret-of-it")
+    await confirm(page, "Add an engine")
+    await told(page, "second was added.")
+    assert (await order("second"))["added"]
+    assert "secret-of-it" not in await page.content()
+    await page.get_by_role("button", name="Undo").click()
+    await told(page, "Undone")
+    assert await order("second") is None
+
+
 async def test_a_policy_is_edited_after_its_changes_were_shown_and_undone(
     door: RunningDoor, new_context: NewContext
 ) -> None:
@@ -191,6 +232,25 @@ async def test_a_policy_is_edited_after_its_changes_were_shown_and_undone(
     await confirm(page, "Save")
     await expect(page.locator("dialog .notice.bad")).to_contain_text("nobody at all")
     assert (await api(door, "GET", "/policies/everyone"))["applies_to"] == ["everyone"]
+
+
+async def test_a_policy_is_tried_on_what_was_used(door: RunningDoor, new_context: NewContext) -> None:
+    async with door.post(ask()) as answer:
+        assert answer.status == 200
+    await becomes(lambda: api(door, "GET", "/usage"), lambda usage: usage["total"]["requests"] == 1)
+    page = await opened(door, new_context, "policies?new")
+    await page.get_by_label("Only these models").fill("large")
+    await page.get_by_label("Requests a minute").fill("1")
+    await page.get_by_role("button", name="Ask the ledger").click()
+    shown = page.locator("section", has_text="Who would have been refused?")
+    await expect(shown.locator("tbody tr")).to_have_count(1, timeout=30_000)
+    await expect(shown.locator("tbody tr")).to_contain_text("1 of 1")
+    await expect(shown).to_contain_text("Requests a minute: Use is kept by the day")
+    await page.get_by_label("Requests a minute").fill("-1")
+    await page.get_by_label("Only these models").fill("")
+    await page.get_by_role("button", name="Ask the ledger").click()
+    await expect(shown.locator(".notice.bad")).to_contain_text("requests_per_minute")
+    assert [one["id"] for one in (await api(door, "GET", "/policies"))["data"]] == ["everyone"]
 
 
 async def test_what_applies_to_a_person_is_told_with_its_reason(door: RunningDoor, new_context: NewContext) -> None:
@@ -249,7 +309,7 @@ async def test_an_auditor_sees_all_and_can_change_nothing(
     await arrived(page)
     await expect(page.locator("#header nav")).to_contain_text("管理コンソール")
     await expect(page.locator(".stage > .notice")).to_contain_text("変更はできません")
-    await toured(page, auditor, "dark-ja", may={"検索", "さらに表示"})
+    await toured(page, auditor, "dark-ja", may={"検索", "さらに表示", "調べる"})
     act = "([path, method]) => fetch(path, {method, body: '{}'}).then(answer => answer.status)"
     for path, method in (("policies/everyone", "PUT"), ("policies/everyone", "DELETE"), ("keys", "POST")):
         assert await page.evaluate(act, [f"/admin/v1/{path}", method]) == 403, path

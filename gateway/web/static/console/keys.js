@@ -5,7 +5,7 @@ import { copyButton } from "../lib/clipboard.js";
 import { h } from "../lib/dom.js";
 import { moment } from "../lib/format.js";
 import { act } from "./act.js";
-import { buttons, filter, filters, link, listing, when } from "./table.js";
+import { buttons, filter, filters, listing, ownerLink, when } from "./table.js";
 import { CLASSES, say as common } from "./words/frame.js";
 import { say } from "./words/keys.js";
 
@@ -176,11 +176,6 @@ function expiry({ expires, previous_until: until }) {
   const old =
     until && until > now ? h("span", { class: "soft reason" }, say("previous_until", { at: moment(until) })) : null;
   return [expires && expires < now ? h("span", { class: "bad" }, say("expired")) : when(expires), old];
-}
-
-function ownerLink(owner) {
-  const [kind, id] = owner.split(":");
-  return link(kind === "user" ? "users" : "service-accounts", id);
 }
 
 function pathOf({ id }) {

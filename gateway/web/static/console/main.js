@@ -25,7 +25,7 @@ const PAGES = new Map([
 const place = h("div", { class: "page" });
 const nav = h("nav", { "aria-label": say("pages"), class: "console-nav" });
 let who;
-let api; // the document of the admin API: which operations there are, and how what they take looks
+let api; // the document of the admin API: how what it takes looks
 let leaving = new AbortController();
 
 showHeader();
@@ -85,7 +85,6 @@ async function show() {
     id: decodeURIComponent(rest.join("/")),
     query: new URLSearchParams(location.search),
     mayChange: who.role === "admin",
-    has: (method, path) => Boolean(api.paths[`/admin/v1/${path}`]?.[method]),
     schema: (name) => api.components.schemas[name],
     signal,
     go,

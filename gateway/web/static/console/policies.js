@@ -8,6 +8,7 @@ import { showEffective } from "./effective.js";
 import { formOf } from "./fields.js";
 import { fieldName, fieldsOf, limitsOf, policyOf } from "./policy_fields.js";
 import { facts, link, listing } from "./table.js";
+import { whatIf } from "./what_if.js";
 import { say as common } from "./words/frame.js";
 import { say } from "./words/policies.js";
 
@@ -56,10 +57,13 @@ function showOne(here, policy) {
   const name = { name: "id", kind: "text", label: say("policy_name"), hint: say("name_hint"), required: true };
   const form = formOf([...(policy ? [] : [name]), ...fieldsOf(here.schema, policy)]);
   const was = policy && policyOf(form.values());
+  const given = () => {
+    const { id = policy?.id, ...values } = form.values();
+    return { name: id, policy: policyOf(values) };
+  };
   const submitted = (event) => {
     event.preventDefault();
-    const { id = policy?.id, ...values } = form.values();
-    save(here, was, id, policyOf(values));
+    save(here, was, given());
   };
   const remove =
     policy && h("button", { type: "button", class: "danger", onclick: () => del(here, policy) }, common("delete"));
@@ -71,20 +75,21 @@ function showOne(here, policy) {
       form.element,
       h("div", { class: "actions" }, remove, h("button", { class: "primary" }, common("save"))),
     ),
+    whatIf(here, given),
   );
 }
 
-/** was, given: as PUT takes it; was: null for a new one. */
-function save(here, was, id, given) {
-  const changes = differenceList(was, given);
+/** was, policy: as PUT takes it; was: null for a new one. */
+function save(here, was, { name, policy }) {
+  const changes = differenceList(was, policy);
   return act({
-    title: say("save_title", { name: id }),
+    title: say("save_title", { name }),
     says: changes ? [h("p", {}, say("save_says")), changes] : say("save_same"),
     verb: common("save"),
-    run: () => put(id, given),
-    done: () => say("saved", { name: id }),
-    undo: () => () => (was ? put(id, was) : askJson(pathOf(id), { method: "DELETE" })),
-    then: (after) => here.go(after || was ? `/console/policies/${encodeURIComponent(id)}` : "/console/policies"),
+    run: () => put(name, policy),
+    done: () => say("saved", { name }),
+    undo: () => () => (was ? put(name, was) : askJson(pathOf(name), { method: "DELETE" })),
+    then: (after) => here.go(after || was ? `/console/policies/${encodeURIComponent(name)}` : "/console/policies"),
   });
 }
 

@@ -10,5 +10,6 @@ export function problem(fault) {
 export function wordsOf(fault) {
   if (fault.name !== "ApiError") return String(fault.message);
   if (!fault.status) return say("away");
-  return fault.requestId ? say("failed", { message: fault.message, id: fault.requestId }) : fault.message;
+  // Only what is the gateway's fault is looked up in its log.
+  return fault.status >= 500 ? say("failed", { message: fault.message, id: fault.requestId }) : fault.message;
 }

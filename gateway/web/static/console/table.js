@@ -89,6 +89,13 @@ export function subjectLink(id, name) {
   return link(id.startsWith("usr_") ? "users" : "service-accounts", id, name || id);
 }
 
+/** The same, by what owns keys and has limits: user:ID, service_account:ID; others have no page. */
+export function ownerLink(owner, name) {
+  const [kind, id] = owner.split(":");
+  const isThere = (kind === "user" || kind === "service_account") && !id.includes("/");
+  return isThere ? subjectLink(id, name) : owner;
+}
+
 /** Buttons of a row; each [text, act, danger]. */
 export function buttons(label, ...some) {
   return h(

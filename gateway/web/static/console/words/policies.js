@@ -57,6 +57,28 @@ export const say = words({
   user: { en: "a user (id)", ja: "ユーザー（ID）" },
   service_account: { en: "a service account (id)", ja: "サービスアカウント（ID）" },
   key: { en: "a key (id)", ja: "キー（ID）" },
+  what_if: { en: "Ask the ledger", ja: "調べる" },
+  what_if_title: { en: "Who would have been refused?", ja: "このポリシーだったら誰が断られたか" },
+  what_if_words: {
+    en: "The policy as it stands above, on what was used; last week where no days are given. Nothing is changed.",
+    ja: "上のポリシーを過去の利用実績に当てはめます。日付がなければ直近1週間です。何も変更されません。",
+  },
+  what_if_from: { en: "From (UTC)", ja: "開始日（UTC）" },
+  what_if_to: { en: "To (UTC)", ja: "終了日（UTC）" },
+  what_if_some: {
+    en: "From {from} to {to} it would have refused {count}, on these days.",
+    ja: "{from} ～ {to} に {count} 件の対象が断られたはずです。",
+  },
+  what_if_none: {
+    en: "From {from} to {to} it would have refused nobody, as far as the ledger tells.",
+    ja: "{from} ～ {to} に断られた対象は、記録の範囲ではありません。",
+  },
+  what_if_day: { en: "Day", ja: "日" },
+  what_if_used: { en: "Used", ja: "利用量" },
+  what_if_over: { en: "Over by", ja: "超過" },
+  what_if_refused: { en: "Refused, about", ja: "拒否（概算）" },
+  what_if_of: { en: "{refused} of {requests}", ja: "{refused} / {requests}" },
+  who: { en: "Who", ja: "対象" },
   on_model: { en: "On the model", ja: "モデル" },
   effective_words: {
     en: "{subject} as {role}, in the groups: {groups}. All of these limits hold on {model}; the strictest decides.",
