@@ -27,9 +27,9 @@ _TOLD = "told"
 # A console keeps the width that it finds when it is made.
 os.environ.pop("COLUMNS", None)
 
-# Where three processes share two cores an answer of Redis may take longer than people should wait for one.
-_REDIS_TIMEOUT = "10"
-os.environ["SEKISHO_REDIS_TIMEOUT"] = _REDIS_TIMEOUT
+# Seconds. Where three processes share two cores an answer of Redis may take longer than people should wait for one.
+REDIS_TIMEOUT = 10.0
+os.environ["SEKISHO_REDIS_TIMEOUT"] = str(REDIS_TIMEOUT)
 
 # How long an example takes is the machine's affair.
 settings.register_profile("untimed", deadline=None)
@@ -41,7 +41,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests see no SEKISHO_* setting but those that they set themselves, and that patience."""
     for name in [name for name in os.environ if name.startswith("SEKISHO_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("SEKISHO_REDIS_TIMEOUT", _REDIS_TIMEOUT)
+    monkeypatch.setenv("SEKISHO_REDIS_TIMEOUT", str(REDIS_TIMEOUT))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from gateway.errors import StoreAway
 from gateway.identity.records import Key
 from gateway.settings import Settings, load
 from gateway.store.redis import Store
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.chromium import new_context
 from tests.gateway.signing_in import new_browser, sign_in_door
 
@@ -72,7 +73,7 @@ def redis_url(valkey: str) -> str:
 
 @pytest.fixture
 async def store(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(redis_url, 5.0)
+    store = Store(redis_url, REDIS_TIMEOUT)
     yield store
     await store.aclose()
 
@@ -102,7 +103,8 @@ async def start_door(redis_url: str, tmp_path: Path) -> AsyncIterator[StartDoor]
         async def start(
             backend: Backend | None = None, engines: dict[str, Backend] | None = None, **settings: Any
         ) -> RunningDoor:
-            own = {"redis_url": redis_url, "data_dir": tmp_path, "bootstrap_key": ADMIN_KEY, "engine_kind": "fake"}
+            own = {"redis_url": redis_url, "redis_timeout": REDIS_TIMEOUT, "data_dir": tmp_path}
+            own |= {"bootstrap_key": ADMIN_KEY, "engine_kind": "fake"}
             loaded = load(**own | settings)
             fake = FakeBackend() if backend is None else backend
             app = App(loaded, {loaded.engines[0].name: fake} if engines is None else engines)

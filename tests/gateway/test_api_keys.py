@@ -26,6 +26,7 @@ from gateway.settings import KEY_PATTERN, load
 from gateway.store.directory import Actor, Directory
 from gateway.store.records import Records
 from gateway.store.redis import Store
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import ADMIN_KEY, RunningDoor, ask, error_of
 
 ACTOR = Actor("tests", "tests", "cli", "here")
@@ -37,7 +38,7 @@ def bearer(key: str) -> dict[str, str]:
 
 @pytest.fixture
 async def directory(redis_url: str) -> AsyncIterator[Directory]:
-    store = Store(redis_url, 1.0)
+    store = Store(redis_url, REDIS_TIMEOUT)
     yield Directory(Records(store))
     await store.aclose()
 

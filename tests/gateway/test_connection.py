@@ -13,6 +13,7 @@ import pytest
 from gateway.store.connection import Connection, connect
 from gateway.store.redis import Store
 from gateway.store.scripts import Script
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import start_valkey
 
 
@@ -91,7 +92,7 @@ async def test_a_password_is_sent_and_a_wrong_one_told(tmp_path: Path) -> None:
 
 
 async def test_only_the_scripts_that_redis_has_forgotten_are_sent_whole(redis_url: str) -> None:
-    store = Store(redis_url, 1.0)
+    store = Store(redis_url, REDIS_TIMEOUT)
     known, unknown = Script("return ARGV[1]"), Script("return {KEYS[1], ARGV[1]}")
     assert await store.run(known.call(("{t}a",), "x")) == b"x"
     assert await store.run_all(known.call((), "y"), unknown.call(("{t}a",), 5)) == [b"y", [b"{t}a", b"5"]]

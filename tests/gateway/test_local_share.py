@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,10 +24,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.kill()
 
 
+def _away(server: Server) -> dict[str, Any]:
+    """A Redis that will not answer, which has to be found out."""
+    return {"redis_url": server.url, "redis_timeout": 1.0, "redis_away": "local_share"}
+
+
 @pytest.fixture
 async def door(start_door: StartDoor, server: Server) -> AsyncIterator[RunningDoor]:
     """Two gateways share four requests a minute; this one has been used once, and has lost its Redis."""
-    door = await start_door(redis_url=server.url, redis_away="local_share", replicas=2, max_concurrency=8)
+    door = await start_door(**_away(server), replicas=2, max_concurrency=8)
     assert door.app.door is not None
     policy = msgspec.convert({"id": "all", "requests_per_minute": 4}, Policy)
     await door.app.door.directory.create(None, policy)
@@ -67,7 +73,7 @@ async def test_what_was_let_in_is_booked_once_redis_is_back(door: RunningDoor, s
 async def test_a_door_that_was_not_told_to_share_lets_nobody_in(
     start_door: StartDoor, server: Server, tmp_path: Path
 ) -> None:
-    door = await start_door(redis_url=server.url)
+    door = await start_door(**_away(server) | {"redis_away": "refuse"})
     server.freeze()
     async with door.post(ask()) as response:
         await error_of(response, 503, "store_unavailable")
@@ -76,7 +82,7 @@ async def test_a_door_that_was_not_told_to_share_lets_nobody_in(
 
 async def test_its_share_of_the_engine_is_used_and_no_more(start_door: StartDoor, server: Server) -> None:
     slow = FakeBackend(lambda body: chat_script(("a",) * 3, gap=0.3))
-    door = await start_door(slow, redis_url=server.url, redis_away="local_share", replicas=2, max_concurrency=4)
+    door = await start_door(slow, **_away(server), replicas=2, max_concurrency=4)
     await asyncio.sleep(door.settings.key_cache_seconds)
     async with door.post(ask()) as response:
         assert response.status == 200

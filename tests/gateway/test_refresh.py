@@ -19,6 +19,7 @@ from gateway.identity.sessions import Arrival, Session, Sessions, Tokens
 from gateway.store import keys
 from gateway.store.redis import Store
 from gateway.store.sealing import Sealer
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import eventually
 
 ISSUER = "https://idp.example"
@@ -68,7 +69,7 @@ async def gateway(redis_url: str, source: FakeSource) -> AsyncIterator[Callable[
     refreshers: list[Refresher] = []
 
     def make() -> tuple[Sessions, Refresher]:
-        stores.append(Store(redis_url, 1.0))
+        stores.append(Store(redis_url, REDIS_TIMEOUT))
         sessions = Sessions(stores[-1], Sealer(b"k" * 32, "tokens of sessions"), 3600, 86_400)
         refreshers.append(Refresher(stores[-1], sessions, source))
         return sessions, refreshers[-1]

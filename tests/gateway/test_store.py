@@ -17,6 +17,7 @@ from gateway.store import keys
 from gateway.store.key_table import KEYS
 from gateway.store.redis import Store
 from gateway.store.scripts import Script as LuaScript
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import StartDoor, ask, error_of, eventually, start_valkey
 
 
@@ -159,7 +160,7 @@ async def _read(response: object) -> None:
 
 async def test_a_script_that_redis_does_not_know_yet_still_runs_before_the_next(redis_url: str) -> None:
     """As after an update: the second script is known from before, the first is new."""
-    store = Store(redis_url, 1.0)
+    store = Store(redis_url, REDIS_TIMEOUT)
     fresh = f"-- {time.monotonic_ns()}\n"
     first = LuaScript(fresh + "redis.call('SET', KEYS[1], 'first') return 1")
     second = LuaScript("return redis.call('GET', KEYS[1])")

@@ -13,6 +13,7 @@ from gateway.identity.uses import Uses
 from gateway.store.directory import Directory
 from gateway.store.records import Records
 from gateway.store.redis import Store
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import RunningDoor, ask, eventually
 from tests.gateway.test_api_keys import bearer, made
 from tests.gateway.test_throttle import Clock
@@ -20,7 +21,7 @@ from tests.gateway.test_throttle import Clock
 
 @pytest.fixture
 async def directory(redis_url: str) -> AsyncIterator[Directory]:
-    store = Store(redis_url, 1.0)
+    store = Store(redis_url, REDIS_TIMEOUT)
     yield Directory(Records(store))
     await store.aclose()
 

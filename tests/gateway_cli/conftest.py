@@ -18,6 +18,7 @@ from gateway.cli.office import open_office
 from gateway.identity.administration.office import Office
 from gateway.identity.server_key import load_server_key
 from gateway.store.redis import Store
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import start_valkey
 
 
@@ -48,7 +49,7 @@ class Terminal:
 
     def does_on_store(self, work: Callable[[Store], Awaitable[Any]]) -> Any:
         async def main() -> Any:
-            store = Store(self.url, 1.0)
+            store = Store(self.url, REDIS_TIMEOUT)
             try:
                 return await work(store)
             finally:

@@ -29,6 +29,7 @@ from gateway.store.directory import Actor, Directory
 from gateway.store.records import Records
 from gateway.store.redis import Store
 from gateway.usage import ledger
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import CHAT, start_valkey
 from tests.system.counting_engine import MODEL
 from tests.system.driving import COMMAND, clean_environment
@@ -139,7 +140,7 @@ class Fleet:
     async def booked(self) -> dict[str, int]:
         """What the ledger and the quotas' counters have, under the engine's names."""
         sums: Counter[str] = Counter()
-        store = Store(self.redis_url, 2.0)
+        store = Store(self.redis_url, REDIS_TIMEOUT)
         today = datetime.now(UTC).date()
         async for accounts in ledger.booked(store, [today - timedelta(days=1), today]):
             for account in accounts:
@@ -174,7 +175,7 @@ class Fleet:
             self._engine = subprocess.Popen(command, env=clean_environment(), stdout=log, stderr=log)
 
     async def _put_records(self) -> None:
-        store = Store(self.redis_url, 2.0)
+        store = Store(self.redis_url, REDIS_TIMEOUT)
         directory = Directory(Records(store))
         await directory.create(ACTOR, ServiceAccount(id="ci"))
         ring = KeyRing(directory, load_server_key(self._folder))

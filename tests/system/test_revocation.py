@@ -22,6 +22,7 @@ from gateway.identity.server_key import load_server_key
 from gateway.store.directory import Actor, Directory
 from gateway.store.records import Records
 from gateway.store.redis import Store
+from tests.conftest import REDIS_TIMEOUT
 from tests.contracts.replay import ReplayServer, replaying
 from tests.gateway.conftest import ask, eventually, start_valkey
 from tests.gateway.test_pipeline import events
@@ -52,7 +53,7 @@ async def engine() -> AsyncIterator[ReplayServer]:
 @pytest.fixture
 async def ring(redis_url: str, tmp_path: Path) -> AsyncIterator[tuple[Directory, KeyRing]]:
     """Another process than any of the gateways, as the command line is."""
-    store = Store(redis_url, 1.0)
+    store = Store(redis_url, REDIS_TIMEOUT)
     directory = Directory(Records(store))
     await directory.create(ACTOR, ServiceAccount(id="ci"))
     yield directory, KeyRing(directory, load_server_key(tmp_path))

@@ -23,6 +23,7 @@ from gateway.api.openapi import document
 from gateway.app import App
 from gateway.routes import ROUTES
 from gateway.settings import load
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.admin.conftest import ISSUER, answer
 from tests.gateway.conftest import ADMIN_KEY, RunningDoor, running
 
@@ -56,7 +57,12 @@ def served(valkey: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     async def serve() -> None:
         issuers = [{"issuer": ISSUER, "client_id": "gateway"}]
         values = load(
-            redis_url=valkey, data_dir=folder, bootstrap_key=ADMIN_KEY, issuers=issuers, auth_failures_per_minute=10**6
+            redis_url=valkey,
+            redis_timeout=REDIS_TIMEOUT,
+            data_dir=folder,
+            bootstrap_key=ADMIN_KEY,
+            issuers=issuers,
+            auth_failures_per_minute=10**6,
         )
         backend = FakeBackend()
         async with running(App(values, {"native": backend}), backend, values) as door:

@@ -17,6 +17,7 @@ from backends.errors import Broken, Rejected, Unreachable
 from gateway.routing.health import Health, State
 from gateway.routing.shared import Shared
 from gateway.store.redis import Store
+from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import eventually, start_valkey
 
 
@@ -24,7 +25,7 @@ class Gateway:
     """One that has two backends."""
 
     def __init__(self, url: str, name: str) -> None:
-        self.store = Store(url, 0.5)
+        self.store = Store(url, REDIS_TIMEOUT)
         self.healths = {"a": ready(), "b": ready()}
         self.changed: list[str] = []
         self.shared = Shared(self.store, name, lambda: self.healths, self.changed.append)

@@ -16,6 +16,7 @@ from gateway.usage import ledger, report
 from gateway.usage.ledger import Used, Whose
 from gateway.usage.report import By, UsageShown
 from gateway.usage.sheet import as_csv
+from tests.conftest import REDIS_TIMEOUT
 
 FIRST, LAST = date(2026, 9, 21), date(2026, 9, 22)
 DAY_MS = 1_790_000_000_000
@@ -30,7 +31,7 @@ NAMES = {"usr_ann": '=HYPERLINK("http://x")', "usr_bob": "鈴木"}
 @pytest.fixture
 async def store(redis_url: str) -> AsyncIterator[Store]:
     """Two days: people, a program, and whom it asked for."""
-    store = Store(redis_url, 1.0)
+    store = Store(redis_url, REDIS_TIMEOUT)
     uses = (
         ("usr_ann", DAY_MS, Used(1000, 100, 400), {"model": "large-1", "key_id": "k1"}),
         ("usr_ann", DAY_MS + 86_400_000, Used(10, 1), {"model": "small"}),
