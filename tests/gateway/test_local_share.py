@@ -81,7 +81,7 @@ async def test_a_door_that_was_not_told_to_share_lets_nobody_in(
 
 
 async def test_its_share_of_the_engine_is_used_and_no_more(start_door: StartDoor, server: Server) -> None:
-    slow = FakeBackend(lambda body: chat_script(("a",) * 3, gap=0.3))
+    slow = FakeBackend(lambda body: chat_script(("a",) * 3, gap=2.0))
     door = await start_door(slow, **_away(server), replicas=2, max_concurrency=4)
     await asyncio.sleep(door.settings.key_cache_seconds)
     async with door.post(ask()) as response:
