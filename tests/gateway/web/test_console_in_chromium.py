@@ -45,7 +45,7 @@ PAGES = (
 async def door(sign_in_door: SignInDoor) -> RunningDoor:
     """A door whose engine leaves whoever says "wait" without a word; one at a time."""
     engine = FakeBackend(lambda body: Script((600.0,)) if b"wait" in body else chat_script(("Hello",)))
-    door = await sign_in_door(backend=engine, max_concurrency=1)
+    door = await sign_in_door(backend=engine, max_concurrency=1, redis_timeout=10)
     await known(door, "evil", EVIL)
     await api(door, "PUT", "/groups/research", {"description": EVIL, "role": "user"})
     await api(door, "POST", "/service-accounts", {"id": "rag", "name": EVIL, "description": EVIL})
@@ -106,7 +106,7 @@ async def waiting(door: RunningDoor) -> AsyncIterator[list[asyncio.Task[int]]]:
     tasks = [asyncio.create_task(status()) for _ in range(2)]
     await becomes(
         lambda: api(door, "GET", "/queue"),
-        lambda queue: [len(queue["lines"][0][state]) for state in ("running", "waiting")] == [1, 1],
+        lambda queue: [(len(line["running"]), len(line["waiting"])) for line in queue["lines"]] == [(1, 1)],
     )
     yield tasks
     for task in tasks:
@@ -273,21 +273,25 @@ async def test_a_person_gets_a_role_is_disabled_and_both_are_undone(door: Runnin
 
     await page.get_by_role("button", name="Role, tenant, groups").click()
     await page.get_by_label("Role", exact=True).select_option("auditor")
+    await confirm(page, "Save")
+    await told(page, f"{EVIL} is auditor in the tenant default now.")
+    assert await now() == ("auditor", None, False)
+    await page.get_by_role("button", name="Role, tenant, groups").click()
     await page.get_by_label("Groups are set here").check()
     await page.get_by_label("Groups", exact=True).fill("research\n\nsales")
     await confirm(page, "Save")
-    await told(page, f"{EVIL} is auditor in the tenant default now.")
+    await expect(page.locator(".facts")).to_contain_text("research, sales", timeout=30_000)
     assert await now() == ("auditor", ["research", "sales"], False)
     await page.get_by_role("button", name="Undo").click()
     await told(page, "Undone")
-    assert await now() == (None, None, False)
+    assert await now() == ("auditor", None, False)
     await page.get_by_role("button", name="Disable").click()
     await confirm(page, "Disable")
     await told(page, "is disabled")
-    assert await now() == (None, None, True)
+    assert await now() == ("auditor", None, True)
     await page.get_by_role("button", name="Undo").click()
     await told(page, "Undone")
-    assert await now() == (None, None, False)
+    assert await now() == ("auditor", None, False)
 
 
 async def test_every_page_is_for_everybody_and_what_others_wrote_stays_inert(

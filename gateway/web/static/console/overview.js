@@ -29,10 +29,10 @@ function page(activity, queue, backends, target) {
   return [
     h("div", { class: "tiles" }, tiles(activity, queue, target)),
     h("section", { class: "card" }, h("h2", {}, say("last_minutes")), minutes(activity.history)),
-    failures(activity.failures),
     section("backends", table(common("backends"), backendColumns(activity.backends), backends).element),
     section("by_model", table(say("by_model"), modelColumns, activity.models).element),
     section("by_subject", table(say("by_subject"), subjectColumns, activity.subjects, say("nobody")).element),
+    failures(activity.failures),
     h("p", { class: "soft" }, say("alone", { count: number(activity.gateways), at: time(activity.at) })),
   ];
 }
@@ -78,7 +78,7 @@ function tiles({ total, subjects, has_more: more }, { lines }, target) {
 /** met: whether it is as good as it should be; null: nobody can say. */
 function tile(title, value, detail, met = null) {
   const state = met === null ? "value" : met ? "value good" : "value bad";
-  const sign = met === null ? null : met ? " ✓" : " ✗";
+  const sign = met === null ? null : met ? "\u00a0✓" : "\u00a0✗";
   return h(
     "div",
     { class: "card tile" },
@@ -106,7 +106,7 @@ function failures(by_code) {
   const codes = Object.entries(by_code).sort(([, one], [, other]) => other - one);
   if (!codes.length) return null;
   const columns = [
-    { title: say("failures"), cell: ([code]) => h("code", {}, code) },
+    { title: say("code"), cell: ([code]) => h("code", {}, code) },
     { title: say("requests"), cell: ([, count]) => number(count), number: true },
   ];
   return section("failures", table(say("failures"), columns, codes).element);
