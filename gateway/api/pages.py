@@ -85,7 +85,8 @@ def language(request: RequestScope) -> Language:
 def _guards(form_targets: tuple[str, ...]) -> list[Header]:
     targets = " ".join((_SELF, *form_targets))
     return _headers(
-        f"default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action {targets}"
+        "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        f"form-action {targets}"
     )
 
 

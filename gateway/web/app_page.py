@@ -19,7 +19,7 @@ def app_page(language: Language, title: str, module: str, body: str = "", styles
     return (
         f'<!doctype html><html lang="{language}" data-version="{files.version}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)} · Sekisho</title>{sheets}"
+        f'<title>{escape(title)} · Sekisho</title><link rel="icon" href="{files.url("icon.svg")}">{sheets}'
         # Not a module: it runs before anything is painted, so that a dark page never flashes white.
         f'<script src="{files.url("lib/first.js")}"></script>'
         f'<script type="module" src="{files.url(module)}"></script></head>'

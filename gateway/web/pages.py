@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.web.assets import assets
 from gateway.web.words import WORDS, Language, said
 
 STYLE = (Path(__file__).parent / "style.css").read_bytes()
@@ -118,7 +119,8 @@ def _page(language: Language, title: str, body: str) -> str:
     return (
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{escape(title)} · Sekisho</title><link rel="stylesheet" href="/web/style.css"></head>'
+        f'<title>{escape(title)} · Sekisho</title><link rel="icon" href="{assets().url("icon.svg")}">'
+        '<link rel="stylesheet" href="/web/style.css"></head>'
         f"<body><main><header><strong>Sekisho 関所</strong><span>{said('tagline', language)}</span></header>"
         f"{body}</main></body></html>"
     )

@@ -65,6 +65,15 @@ async def test_what_is_shown_is_text_whatever_it_holds(door: RunningDoor, new_co
         assert await page.evaluate(refused, name), name
 
 
+async def test_false_leaves_an_attribute_out_and_is_what_it_says_of_the_element(
+    door: RunningDoor, new_context: NewContext
+) -> None:
+    page = await opened(door, new_context)
+    made = "dom.h('input', {spellcheck: false, disabled: false, 'aria-busy': false, title: false})"
+    told = f"(made => [made.spellcheck, made.disabled, made.getAttributeNames()])({made})"
+    assert await page.evaluate(told) == [False, False, ["spellcheck"]]
+
+
 async def test_an_error_of_the_door_comes_as_it_told_it(door: RunningDoor, new_context: NewContext) -> None:
     page = await opened(door, new_context)
     told = "error => [error.name, error.status, error.code, error.message.length > 9, error.requestId]"

@@ -5,7 +5,8 @@ const SVG = "http://www.w3.org/2000/svg";
 /**
  * h("button", {class: "quiet", onclick: go, disabled: true}, "Go", icon): an element.
  * Props: on<event> listens; class, dataset and style (an object of CSS properties) as they are called; a property of
- * the element is set, anything else is an attribute; null, undefined and false leave it out.
+ * the element is set, anything else is an attribute; null and undefined leave it out, and false, but for what is true
+ * or false of the element itself.
  * Children: nodes, text, arrays of these; null, undefined and false are left out.
  */
 export function h(tag, props = {}, ...children) {
@@ -25,7 +26,8 @@ export function fill(element, ...children) {
 
 function filled(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
-    if (value !== null && value !== undefined && value !== false) set(element, name, value);
+    if (value === false ? typeof element[name] === "boolean" : value !== null && value !== undefined)
+      set(element, name, value);
   }
   element.append(...nodes(children));
   // A select takes its value only when its options are there.

@@ -78,7 +78,7 @@ function fieldOf(field, options, state, changed) {
         step: field.step,
         value: state[name] === "" || field.kind === "text" ? state[name] : String(Number(state[name]) / unit),
         autocomplete: "off",
-        spellcheck: "false",
+        spellcheck: false,
       });
   input.id = name;
   input.setAttribute("aria-describedby", `${hint.id} ${fault.id}`);
