@@ -10,6 +10,7 @@ from gateway.activity.shown import ActivityShown, BackendActivity, History, Mode
 from gateway.cli.top.client import Snapshot
 from gateway.queueing.administration import BackendShown, Counts, LineShown, QueueShown, RequestShown
 from gateway.routing.shown import BackendShown as EngineShown
+from gateway.routing.shown import Ordered
 from gateway.scope import QueueClass
 
 NOW = 1_800_000_000
@@ -58,6 +59,8 @@ def engine(name: str = "gpu-1", **more: Any) -> EngineShown:
         "stale": "",
         "prompt_tokens_per_second": 1000.0,
         "slowness": 1.0,
+        "weight": 1.0,
+        "order": Ordered(),
     }
     return EngineShown(**fields | more)
 
