@@ -38,7 +38,7 @@ async def opened(door: RunningDoor, new_context: NewContext, **options: Any) -> 
     async def frame(route: Any) -> None:
         language = "ja" if "sekisho-language=ja" in (await route.request.all_headers()).get("cookie", "") else "en"
         text = app_page(language, "Test", "lib/header.js").replace("lib/header.js", "test.js")
-        policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         headers = {"content-security-policy": policy + "require-trusted-types-for 'script'"}
         await route.fulfill(content_type="text/html; charset=utf-8", body=text, headers=headers)
 
