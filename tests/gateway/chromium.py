@@ -46,7 +46,7 @@ async def new_context() -> AsyncIterator[NewContext]:
             context = await browser.new_context(**options)
             context.on("weberror", lambda error: complaints.append(str(error.error)))
             context.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-            context.set_default_timeout(10_000)
+            context.set_default_timeout(60_000)
             return context
 
         yield make
