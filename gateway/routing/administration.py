@@ -96,7 +96,7 @@ async def attempt(directory: Directory, placing: Placing, fleet: Fleet, actor: A
     if not member.names:
         await fleet.look()
     model = min(member.names, default="")
-    trial = await _tried(member, model) if model else _failed(name, "", 0.0, "It lists no model.")
+    trial = await _tried(member, model) if model else _failed(name, "", time.monotonic(), "It lists no model.")
     await directory.note(actor, "backend.test", f"backend:{name}", {"ok": trial.ok, "error": trial.error})
     return trial
 
@@ -138,7 +138,7 @@ async def _first_bytes(member: Member, model: str, began: float) -> float | None
 
 
 def _failed(name: str, model: str, began: float, error: str) -> Trial:
-    seconds = time.monotonic() - began if began else 0.0
+    seconds = time.monotonic() - began
     return Trial(backend=name, model=model, ok=False, seconds=seconds, ttft_seconds=None, error=error)
 
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import msgspec
 from pydantic import ValidationError
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from gateway.errors import StoreAway
 from gateway.routing.fleet import Fleet
 from gateway.routing.member import NoKey
+from gateway.routing.shown import Use
 from gateway.settings.engines import BackendSettings
 from gateway.store.directory import Directory
 from gateway.store.record import Record
@@ -26,9 +27,6 @@ log = logging.getLogger("sekisho.routing")
 
 _LOOK_SECONDS = 0.5
 MOST_ORDERS = 1000
-
-# drained: nobody new. disabled: as if the settings did not name it. What runs there may finish in both.
-Use = Literal["enabled", "drained", "disabled"]
 
 
 class Placed(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,6 +59,8 @@ class Placing:
         self._aliases = aliases
         self.orders: dict[str, Placed] = {}
         self.disabled: dict[str, BackendSettings] = {}
+        # What is read first is followed first, or older orders would stand over newer ones for a moment.
+        self._following = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -81,19 +81,21 @@ class Placing:
 
     async def take_over(self, engines: Sequence[BackendSettings], aliases: Mapping[str, str]) -> None:
         """New settings. Raises NoKey before anything has changed."""
-        before = self._engines, self._aliases
-        self._engines, self._aliases = tuple(engines), aliases
-        try:
-            await self._apply(self.orders)
-        except NoKey:
-            self._engines, self._aliases = before
-            raise
+        async with self._following:
+            before = self._engines, self._aliases
+            self._engines, self._aliases = tuple(engines), aliases
+            try:
+                await self._apply(self.orders)
+            except NoKey:
+                self._engines, self._aliases = before
+                raise
 
     async def look(self) -> None:
         """Follow the orders as they are now. Raises StoreAway."""
-        found = {order.id: order for order in await self._directory.page(Placed, limit=MOST_ORDERS)}
-        if found != self.orders:
-            await self._apply(found)
+        async with self._following:
+            found = {order.id: order for order in await self._directory.page(Placed, limit=MOST_ORDERS)}
+            if found != self.orders:
+                await self._apply(found)
 
     def sealed(self, name: str, api_key: str) -> str:
         return self._sealer.seal(api_key.encode(), name)

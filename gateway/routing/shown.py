@@ -9,12 +9,15 @@ import msgspec
 from gateway.routing.member import Member
 from gateway.settings.engines import BackendSettings
 
+# drained: nobody new. disabled: as if the settings did not name it. What runs there may finish in both.
+Use = Literal["enabled", "drained", "disabled"]
+
 
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     """What administrators ordered. added: by them, not by the settings. weight: null where the settings' one holds."""
 
     added: bool = False
-    use: Literal["enabled", "drained", "disabled"] = "enabled"
+    use: Use = "enabled"
     weight: float | None = None
 
 

@@ -15,6 +15,7 @@ from gateway.errors import BadRequest
 from gateway.identity.api_keys import DEFAULT_ENDPOINTS
 from gateway.identity.records import DEFAULT_TENANT
 from gateway.scope import Endpoint, QueueClass, Role
+from gateway.settings.engines import MAX_CONCURRENCY, Kind
 
 # No control characters, no line breaks, nothing that reverses the direction of writing: these are shown in tables.
 # `$` alone would let one last line break through.
@@ -136,12 +137,12 @@ class BackendNew(Form, frozen=True, kw_only=True):
     """As an engine of the settings file. A key is given here, never read from a file or a variable of the gateway's."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$(?!\n)")]
-    kind: Literal["native", "openai", "ollama", "sglang", "vllm", "llamacpp", "fake"]
+    kind: Kind
     # Not a Unix socket: the gateway may reach ones that are no engine's.
     url: Annotated[str, Meta(max_length=2048, pattern=r"^https?://[!-~]+$(?!\n)")]
     api_key: Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^[!-~]+$(?!\n)")] | UnsetType = UNSET
     models: Annotated[dict[Name, Name], Meta(min_length=1, max_length=1000)] | UnsetType = UNSET
-    max_concurrency: Annotated[int, Meta(ge=1, le=100_000)] | UnsetType = UNSET
+    max_concurrency: Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY)] | UnsetType = UNSET
     weight: Weight | UnsetType = UNSET
     tier: Annotated[int, Meta(ge=0, le=9)] | UnsetType = UNSET
     external: bool | UnsetType = UNSET
