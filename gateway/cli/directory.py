@@ -58,13 +58,14 @@ async def checked_server_key(store: Store, data_dir: Path) -> bytes:
 
 async def on_store(redis_url: str, work: StoreWork[T]) -> T:
     from gateway.errors import DoorError, StoreAway
+    from gateway.settings import without_credentials
     from gateway.store.redis import Store
 
     store = Store(redis_url, _TIMEOUT)
     try:
         return await work(store)
     except StoreAway as fault:
-        raise CliError(f"Redis does not answer at {redis_url} ({fault.__cause__}).") from fault
+        raise CliError(f"Redis does not answer at {without_credentials(redis_url)} ({fault.__cause__}).") from fault
     except DoorError as fault:
         raise CliError(str(fault)) from fault
     finally:

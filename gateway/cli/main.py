@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -19,6 +20,7 @@ from gateway.cli import (
     queue,
     quotas,
     run_batch,
+    secret_files,
     serve,
     service_accounts,
     sessions,
@@ -65,6 +67,7 @@ app.command("doctor")(doctor.doctor)
 
 def main() -> None:
     try:
+        os.environ.update(secret_files.variables(os.environ))
         app()
     except CliError as fault:
         note(f"sekisho: {fault}")

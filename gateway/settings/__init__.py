@@ -6,7 +6,7 @@ from gateway.settings.engines import BackendSettings
 from gateway.settings.issuers import Issuer
 from gateway.settings.reading import SettingsError, load
 from gateway.settings.shares import Price, TokenWeights
-from gateway.settings.shown import SettingShown, shown
+from gateway.settings.shown import SettingShown, shown, without_credentials
 
 __all__ = [
     "KEY_PATTERN",
@@ -21,4 +21,5 @@ __all__ = [
     "TokenWeights",
     "load",
     "shown",
+    "without_credentials",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from gateway.scope import Role
 from gateway.settings.checks import check_claim_path, check_issuer_url
@@ -22,6 +23,7 @@ class Issuer(BaseModel):
     name: str = Field("", description="What people see on the sign-in button; otherwise its host.")
     client_id: str = Field(min_length=1, description="As the provider knows this gateway.")
     client_secret: SecretStr | None = Field(None, description="Needed for sign-in at providers that ask for it.")
+    client_secret_file: Path | None = Field(None, description="A file that holds the secret.")
     audiences: tuple[str, ...] = Field((), description="`aud` values of bearer tokens beside client_id.")
     authorized_parties: tuple[str, ...] = Field(
         (), description="`azp` values taken; empty: client_id, and any where `aud` is the gateway alone."
@@ -41,3 +43,22 @@ class Issuer(BaseModel):
     stale_keys_seconds: float = Field(
         3600.0, ge=0, le=86_400, description="How long known keys are believed while the provider is away; then 503."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secret_from_its_file(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(file := given.get("client_secret_file"), str | Path):
+            return given
+        if given.get("client_secret") is not None:
+            raise ValueError("expected one of client_secret and client_secret_file")
+        return {**given, "client_secret": _content(file)}
+
+
+def _content(file: str | Path) -> str:
+    try:
+        found = Path(file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ValueError(f"client_secret_file: {str(file)!r} cannot be read") from None
+    if not found:
+        raise ValueError(f"client_secret_file: {str(file)!r} is empty")
+    return found

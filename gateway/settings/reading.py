@@ -96,10 +96,19 @@ def _fault(item: Any) -> str:
         return str(item["msg"].removeprefix("Value error, "))
     secret = (
         name.startswith(("bootstrap_key", "engine_api_key", "open_webui_secret"))
-        or "secret" in name
+        or "secret" in name.replace("client_secret_file", "")
         or name.endswith("api_key")
     )
-    value = "(hidden)" if secret else repr(item["input"])
+    value = "(hidden)" if secret else _shown(item["input"])
     if item["type"] == "extra_forbidden":
         return f"{name}: {value} is not a setting; known are {', '.join(sorted(Settings.model_fields))}"
     return f"{name}: {value} cannot be used: {item['msg'].removeprefix('Value error, ')}"
+
+
+def _shown(value: Any) -> str:
+    """Without what may be a secret: the parts of an engine or a provider, and what stands before the host of a URL."""
+    if isinstance(value, dict):
+        return "what is given"
+    if isinstance(value, str) and "@" in value:
+        return repr(f"(hidden)@{value.rpartition('@')[2]}")
+    return repr(value)

@@ -33,8 +33,8 @@ def shown(settings: Settings) -> list[SettingShown]:
     return [
         SettingShown(
             name,
-            _without_credentials(values[name]),
-            _without_credentials(defaults[name]),
+            without_credentials(values[name]),
+            without_credentials(defaults[name]),
             settings.source(name),
             field.description or "",
             name in LIVE,
@@ -43,9 +43,10 @@ def shown(settings: Settings) -> list[SettingShown]:
     ]
 
 
-def _without_credentials(value: Any) -> Any:
+def without_credentials(value: Any) -> Any:
+    """Addresses without the name and password that may stand in them."""
     if isinstance(value, dict):
-        return {name: _without_credentials(part) for name, part in value.items()}
+        return {name: without_credentials(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_without_credentials(part) for part in value]
+        return [without_credentials(part) for part in value]
     return _CREDENTIALS.sub("**********@", value) if isinstance(value, str) else value

@@ -108,3 +108,38 @@ def test_browsers_are_met_over_tls_or_on_this_machine(url: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load(public_url=url)
     assert "public_url" in str(caught.value)
+
+
+def test_a_providers_secret_comes_out_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "oidc_client_secret"
+    file.write_text("between us\n")
+    (issuer,) = load(issuers=[ISSUER | {"client_secret_file": str(file)}]).issuers
+    assert issuer.client_secret is not None
+    assert issuer.client_secret.get_secret_value() == "between us"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"client_secret_file": "/nowhere/secret"}, "'/nowhere/secret' cannot be read"),
+        ({"client_secret_file": "/dev/null"}, "'/dev/null' is empty"),
+        (
+            {"client_secret_file": "/dev/null", "client_secret": "hunter2"},
+            "one of client_secret and client_secret_file",
+        ),
+    ],
+)
+def test_a_bad_file_of_a_providers_secret_is_told_without_the_secret(given: dict[str, str], told: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(issuers=[ISSUER | given])
+    (fault,) = caught.value.faults
+    assert fault.startswith("issuers.0: ")
+    assert told in fault
+    assert "hunter2" not in fault
+
+
+def test_a_password_in_a_bad_address_is_not_shown() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(redis_url="redis:/sekisho:hunter2@valkey:6379")
+    assert "hunter2" not in str(caught.value)
+    assert "@valkey:6379" in str(caught.value)
