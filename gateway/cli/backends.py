@@ -29,7 +29,7 @@ _COLOURS = {"ok": "green", "failed": "red", "not supported": "yellow"}
 app = typer.Typer(no_args_is_help=True, help="The engines behind the gateway.")
 
 
-Url = Annotated[str, typer.Option(help="Where the gateway listens.")]
+Url = Annotated[str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")]
 ApiKey = Annotated[
     str,
     typer.Option(

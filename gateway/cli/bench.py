@@ -47,7 +47,7 @@ def bench() -> None:
 
 @app.command()
 def serve(
-    url: Annotated[str, _server("http(s)://host:port or unix:/path.")] = "http://127.0.0.1:8080",
+    url: Annotated[str, _server("http(s)://host:port or unix:/path.", envvar="SEKISHO_URL")] = "http://127.0.0.1:8080",
     endpoint: Annotated[str, _server("chat or completions.")] = "chat",
     model: Annotated[str | None, _server("Without it: the first that the server lists.")] = None,
     api_key: Annotated[

@@ -26,7 +26,9 @@ _MOST, _MOST_QUICK = 256, 32
 
 
 def sweep(
-    url: Annotated[str, typer.Option(help="http(s)://host:port or unix:/path.")] = "http://127.0.0.1:8080",
+    url: Annotated[
+        str, typer.Option(envvar="SEKISHO_URL", help="http(s)://host:port or unix:/path.")
+    ] = "http://127.0.0.1:8080",
     endpoint: Annotated[str, typer.Option(help="chat or completions.")] = "chat",
     model: Annotated[str | None, typer.Option(help="[default: the first that the server lists]")] = None,
     api_key: Annotated[

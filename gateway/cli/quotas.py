@@ -200,7 +200,9 @@ def apply(
 
 @app.command()
 def selftest(
-    url: Annotated[str, typer.Option(help="Where the gateway listens.")] = "http://127.0.0.1:8080",
+    url: Annotated[
+        str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")
+    ] = "http://127.0.0.1:8080",
     api_key: Annotated[str, typer.Option(envvar="SEKISHO_KEY", help="An administrator's.")] = "",
     model: Annotated[str, typer.Option(help="To ask. [default: the first that is served]")] = "",
     as_json: Json = False,

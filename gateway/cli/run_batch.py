@@ -38,7 +38,9 @@ def run_batch(
         Path, typer.Option("--input", "-i", help="JSON Lines, as the official batch API takes them.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where results go; errors go beside them.")],
-    url: Annotated[str, typer.Option(help="Where the gateway listens.")] = "http://127.0.0.1:8080",
+    url: Annotated[
+        str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")
+    ] = "http://127.0.0.1:8080",
     api_key: Annotated[
         str, typer.Option(envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"], help="Of whoever asks.", show_envvar=True)
     ] = "",

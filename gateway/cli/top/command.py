@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def top(
-    url: Annotated[str, typer.Option(help="Where the gateway listens.")] = "http://127.0.0.1:8080",
+    url: Annotated[
+        str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")
+    ] = "http://127.0.0.1:8080",
     api_key: Annotated[
         str, typer.Option(envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"], help="An auditor's or admin's.", show_envvar=True)
     ] = "",
