@@ -11,6 +11,7 @@ from gateway.cli import (
     audit,
     backends,
     bench,
+    check,
     doctor,
     engine,
     groups,
@@ -62,6 +63,7 @@ app.command("top")(top)
 app.command("plan")(plan.plan)
 app.add_typer(bench.app, name="bench")
 app.command("verify")(verify.verify)
+app.command("check")(check.check)
 app.command("doctor")(doctor.doctor)
 
 

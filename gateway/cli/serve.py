@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from backends.telemetry.otlp import NotInstalled, require
+from gateway.cli.checking import usable
 from gateway.cli.console import CliError
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
+
+log = logging.getLogger("sekisho.settings")
 
 Config = Annotated[Path | None, typer.Option(envvar="SEKISHO_CONFIG", help="Settings as YAML.")]
 _SHUTDOWN_SECONDS = 8  # streams in flight get this long to end
@@ -36,9 +39,10 @@ def serve(
     from gateway.telemetry import logs
 
     given = {"host": host, "port": port, "redis_url": redis_url, "engine_url": engine_url, "data_dir": data_dir}
-    settings = load_settings(config, **given)
+    settings, warnings = usable(config, os.environ, **given)
     logs.setup(settings.log_level)
-    require_tracing(settings)
+    for warning in warnings:
+        log.warning("%s", warning)
     server = uvicorn.Server(
         uvicorn.Config(
             App(settings, file=config, read=lambda: load(config, os.environ, **given)),
@@ -58,18 +62,12 @@ def serve(
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
 
 
-def require_tracing(settings: Settings) -> None:
-    """Before anything is started: traces that are asked for can be made."""
-    try:
-        require(settings.otlp_endpoint)
-    except NotInstalled as fault:
-        raise CliError(str(fault), exit_code=2) from fault
-
-
 def load_settings(config: Path | None, **overrides: Any) -> Settings:
+    """Without a look at what they name: for commands that start no gateway."""
     from gateway.settings import SettingsError, load
 
     try:
         return load(config, os.environ, **overrides)
     except SettingsError as error:
-        raise CliError("these settings cannot be used:\n  " + "\n  ".join(error.faults), exit_code=2) from error
+        faults = "\n  ".join(str(error).splitlines())
+        raise CliError(f"these settings cannot be used:\n  {faults}", exit_code=2) from error

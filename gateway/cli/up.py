@@ -15,11 +15,11 @@ from typing import Annotated
 import typer
 
 from gateway.cli import datadir, listening, parts, probes, progress, summary
+from gateway.cli.checking import usable
 from gateway.cli.console import note
 from gateway.cli.keys import make_first_key
 from gateway.cli.models import DEFAULT_MODEL, ensure_model
 from gateway.cli.parts import Place
-from gateway.cli.serve import load_settings, require_tracing
 from gateway.cli.sign_in import make_link
 from gateway.cli.supervisor import Part, Supervisor
 
@@ -66,11 +66,11 @@ def up(
     options += ["--kv-cache-memory", kv_cache_memory] if kv_cache_memory is not None else []
     options += ["--tensor-parallel-size", str(tensor_parallel_size)] if tensor_parallel_size > 1 else []
     config = os.environ.get("SEKISHO_CONFIG")
-    settings = load_settings(Path(config) if config else None, host=host, port=port)
-    require_tracing(settings)
+    folder = datadir.chosen(data_dir, os.environ)
+    settings, _ = usable(Path(config) if config else None, os.environ, host=host, port=port, data_dir=folder)
     options += ["--otlp-endpoint", settings.otlp_endpoint] if settings.otlp_endpoint else []
     plan = Plan(None if no_engine else model, seats, options, settings.signs_in_locally, settings.public_url)
-    folder = datadir.prepare(datadir.chosen(data_dir, os.environ))
+    datadir.prepare(folder)
     lock = datadir.lock(folder)
     with listening.listen(host, port) as listener:
         if plan.model is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +11,7 @@ import yaml
 from gateway.errors import Conflict
 from gateway.quotas import administration
 from gateway.quotas.policy import Policy
+from gateway.settings.yaml_file import Loader
 from gateway.store.directory import Actor, Directory
 
 _PAGE = 1000
@@ -127,7 +128,7 @@ def _policy(name: Any, fields: Any) -> tuple[Policy | None, list[str]]:
 
 def _parsed(text: str) -> tuple[Any, list[str]]:
     try:
-        return yaml.load(text, Loader=_Loader), []
+        return yaml.load(text, Loader=Loader), []
     except RecursionError:
         return None, ["is nested too deeply."]
     except yaml.YAMLError as error:
@@ -140,16 +141,3 @@ def _spoken(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {amount}" for name, amount in value.items())
     return str(value)
-
-
-class _Loader(yaml.SafeLoader):
-    """What stands twice is a fault: otherwise the last would win, unseen."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)

@@ -80,12 +80,13 @@ class Member:
 
 def make_member(settings: BackendSettings) -> Member:
     """Raises NoKey."""
-    key = _key(settings)
+    key = key_of(settings)
     backend = registry.create(settings.kind, settings.url, key, name=settings.name, options=settings.options)
     return Member(settings, backend)
 
 
-def _key(settings: BackendSettings) -> str | None:
+def key_of(settings: BackendSettings) -> str | None:
+    """Raises NoKey."""
     if settings.api_key is not None:
         return settings.api_key.get_secret_value()
     if settings.api_key_env is not None:

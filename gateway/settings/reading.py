@@ -6,7 +6,7 @@ Pure: `load` sees only the environment and the file it is given.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,10 @@ import yaml
 from pydantic import ValidationError
 
 from gateway.settings.door import Settings, Source
+from gateway.settings.faults import Fault, SettingsError, fault_of
+from gateway.settings.yaml_file import Loader, line_of
 
 ENV_PREFIX = "SEKISHO_"
-
-
-class SettingsError(Exception):
-    """`faults` has one line for each bad setting: its name, the value, what was expected."""
-
-    def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
 
 
 def load(file: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
@@ -37,22 +31,35 @@ def load(file: Path | None = None, environ: Mapping[str, str] | None = None, **o
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError([_fault(item) for item in error.errors()]) from None
+        held = given["file"].keys() - given["environment"].keys() - given["flag"].keys()
+        raise SettingsError(_placed(fault_of(each), file, held) for each in error.errors()) from None
     settings._sources = {name: source for source, part in given.items() for name in part}
     return settings
 
 
+def _placed(fault: Fault, file: Path | None, held: Set[str]) -> Fault:
+    """With file and line, where it is the file's value that is meant."""
+    path = [int(part) if part.isdecimal() else part for part in fault.setting.split(".")]
+    if file is None or path[0] not in held:
+        return fault
+    line = line_of(file.read_text("utf-8"), path)
+    return fault._replace(place=f"{file}:{line}" if line else str(file))
+
+
 def _from_file(file: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(file.read_text("utf-8"))
+        values = yaml.load(file.read_text("utf-8"), Loader=Loader)
     except OSError as error:
-        raise SettingsError([f"{file}: cannot be read ({error.strerror})"]) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError([f"{file}: is not YAML ({str(error).splitlines()[0]})"]) from None
+        raise SettingsError([Fault("", f"cannot be read ({error.strerror})", str(file))]) from None
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise SettingsError([Fault("", f"is not YAML ({error.problem})", f"{file}{line}")]) from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError([Fault("", f"is not YAML ({type(error).__name__})", str(file))]) from None
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise SettingsError([f"{file}: expected lines of the form name: value"])
+        raise SettingsError([Fault("", "expected lines of the form name: value", str(file))])
     return values
 
 
@@ -86,29 +93,6 @@ def _parsed(name: str, value: str) -> Any:
         try:
             return json.loads(value)
         except ValueError:
-            raise SettingsError([f"{name}: expected JSON, {_TABLES[name]} (a settings file is easier)"]) from None
+            expected = f"expected JSON, {_TABLES[name]} (a settings file is easier)"
+            raise SettingsError([Fault(name, expected)]) from None
     return value
-
-
-def _fault(item: Any) -> str:
-    name = ".".join(str(part) for part in item["loc"])
-    if not name:  # of settings that do not go together, which names them itself
-        return str(item["msg"].removeprefix("Value error, "))
-    secret = (
-        name.startswith(("bootstrap_key", "engine_api_key", "open_webui_secret"))
-        or "secret" in name.replace("client_secret_file", "")
-        or name.endswith("api_key")
-    )
-    value = "(hidden)" if secret else _shown(item["input"])
-    if item["type"] == "extra_forbidden":
-        return f"{name}: {value} is not a setting; known are {', '.join(sorted(Settings.model_fields))}"
-    return f"{name}: {value} cannot be used: {item['msg'].removeprefix('Value error, ')}"
-
-
-def _shown(value: Any) -> str:
-    """Without what may be a secret: the parts of an engine or a provider, and what stands before the host of a URL."""
-    if isinstance(value, dict):
-        return "what is given"
-    if isinstance(value, str) and "@" in value:
-        return repr(f"(hidden)@{value.rpartition('@')[2]}")
-    return repr(value)

@@ -18,7 +18,7 @@ def test_a_table_that_names_one_class_leaves_the_others() -> None:
 def test_what_is_no_table_of_classes_is_refused_by_its_name(value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load(environ={"SEKISHO_CLASS_WEIGHTS": value})
-    assert all(fault.startswith("class_weights") for fault in caught.value.faults)
+    assert all(fault.setting.startswith("class_weights") for fault in caught.value.faults)
 
 
 def test_output_counts_more_than_input_and_cached_input_less() -> None:
