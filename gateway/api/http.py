@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.api.language import refused
 from gateway.errors import BodyTimeout, BodyTooLarge, ClientGone, DoorError
 from gateway.scope import RequestScope
 
@@ -63,4 +64,4 @@ async def send_bytes(
 
 
 async def send_error(request: RequestScope, error: DoorError) -> None:
-    await send_bytes(request, error.body(), status=error.status, headers=error.headers())
+    await send_bytes(request, refused(request, error), status=error.status, headers=error.headers())

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 from gateway.api.door import Door
 from gateway.api.http import send_bytes
+from gateway.api.language import language
 from gateway.errors import DoorError, SignInFailed, Unauthenticated
 from gateway.identity.browser import Header, is_navigation, wants_page
 from gateway.scope import RequestScope
 from gateway.web import pages
-from gateway.web.words import Language, language_of
 
 _URL = "!#$%&'()*+,/:;=?@[]~"
 
@@ -76,10 +76,6 @@ async def send_to_sign_in(request: RequestScope, error: DoorError) -> bool:
     asked = request.path + ("?" + request.query.decode("latin-1") if request.query else "")
     await send_onward(request, f"/auth/sign-in?return_to={quote(asked, safe='/')}", [])
     return True
-
-
-def language(request: RequestScope) -> Language:
-    return language_of(request.headers.get(b"accept-language", b""), request.headers.get(b"cookie", b""))
 
 
 def _guards(form_targets: tuple[str, ...]) -> list[Header]:

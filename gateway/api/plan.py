@@ -13,7 +13,8 @@ from backends.capacity.question import KV_BYTES, WEIGHTS, BadQuestion, Incomplet
 from gateway.api.admin.operation import Asked, Operation
 from gateway.api.door import Door
 from gateway.api.http import send_json
-from gateway.api.pages import language, page, send_app
+from gateway.api.language import language
+from gateway.api.pages import page, send_app
 from gateway.errors import BadRequest
 from gateway.identity.administration.forms import Form
 from gateway.identity.administration.views import View

@@ -6,7 +6,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from gateway.api.door import Door
 from gateway.api.http import read_body, send_bytes, send_json
-from gateway.api.pages import language, page, send_onward, send_page
+from gateway.api.language import language
+from gateway.api.pages import page, send_onward, send_page
 from gateway.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from gateway.identity.administration.views import why
 from gateway.identity.records import User, as_principal

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gateway.web.assets import assets
+from gateway.web.told import told
 from gateway.web.words import WORDS, Language, said
 
 STYLE = (Path(__file__).parent / "style.css").read_bytes()
@@ -104,7 +105,8 @@ def _time(seconds: int) -> str:
 
 
 def _why(why: Sequence[str], language: Language) -> str:
-    return "<ul>" + "".join(f"<li>{escape(reason)}</li>" for reason in why) + "</ul>" if why else said("none", language)
+    items = "".join(f"<li>{escape(told(reason, language))}</li>" for reason in why)
+    return f"<ul>{items}</ul>" if why else said("none", language)
 
 
 def _link(text: str, url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.api.admin import (
     activity,
+    alerts,
     audit,
     backends,
     document,
@@ -32,6 +33,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *policies.OPERATIONS,
     *usage.OPERATIONS,
     *activity.OPERATIONS,
+    *alerts.OPERATIONS,
     *queue.OPERATIONS,
     *models.OPERATIONS,
     *backends.OPERATIONS,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gateway.api.door import Door
 from gateway.api.http import read_body, send_bytes, send_json
+from gateway.api.language import answered
 from gateway.errors import BadRequest
 from gateway.identity.administration.forms import Form, read_fields
 from gateway.identity.administration.office import Office
@@ -79,7 +80,7 @@ class Operation:
         if self.as_csv is not None and _wants_csv(request, query):
             await send_bytes(request, _BYTE_ORDER_MARK + self.as_csv(answer).encode(), "text/csv; charset=utf-8")
         else:
-            await send_json(request, answer, self.status)
+            await send_json(request, answered(request, answer), self.status)
 
 
 def _asked(door: Door, request: RequestScope) -> Asked:

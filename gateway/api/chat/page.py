@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gateway.api.door import Door
-from gateway.api.pages import language, page, send_app
+from gateway.api.language import language
+from gateway.api.pages import page, send_app
 from gateway.scope import RequestScope
 from gateway.web.app_page import app_page
 from gateway.web.words import said

@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 
 from gateway.activity.shown import ActivityShown
+from gateway.alerts import Alert
 from gateway.cli.console import CliError
 from gateway.queueing.administration import QueueShown
 from gateway.routing.shown import BackendShown
@@ -23,10 +24,15 @@ class Snapshot(NamedTuple):
     activity: ActivityShown
     queue: QueueShown
     backends: list[BackendShown]
+    alerts: list[Alert]
 
 
 class _Backends(msgspec.Struct):
     data: list[BackendShown]
+
+
+class _Alerts(msgspec.Struct):
+    data: list[Alert]
 
 
 class TopClient:
@@ -44,12 +50,13 @@ class TopClient:
         await self._client.close()
 
     async def look(self) -> Snapshot:
-        activity, queue, backends = await asyncio.gather(
+        activity, queue, backends, alerts = await asyncio.gather(
             self._get(f"activity?limit={_MOST_SUBJECTS}", ActivityShown),
             self._get(f"queue?limit={_MOST_REQUESTS}", QueueShown),
             self._get("backends", _Backends),
+            self._get("alerts", _Alerts),
         )
-        return Snapshot(activity, queue, backends.data)
+        return Snapshot(activity, queue, backends.data, alerts.data)
 
     async def cancel(self, request_id: str) -> None:
         await self._ask("DELETE", f"queue/{quote(request_id, safe='')}")

@@ -17,6 +17,7 @@ Part = tuple[str, str]  # text, style
 _TWO_COLUMNS = 70
 _MOST_FAILURES = 4
 _MOST_UNFIT = 3
+_MOST_ALERTS = 3
 
 
 def line(width: int, *parts: Part) -> Text:
@@ -41,7 +42,8 @@ def head_lines(head: Head, place: str, every: float, paused: bool, width: int) -
     found.append(_waits(head, width))
     if head.failures:
         found.append(_failures(head, width))
-    found += [line(width, (f" {inert(text)}", "bold red")) for text in head.unfit[:_MOST_UNFIT]]
+    wrong = (*head.unfit[:_MOST_UNFIT], *head.alerts[:_MOST_ALERTS])
+    found += [line(width, (f" {inert(text)}", "bold red")) for text in wrong]
     return found
 
 

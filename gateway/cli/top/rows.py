@@ -103,6 +103,7 @@ class Head:
     preemptions: int | None
     failures: Sequence[tuple[str, int]]  # the most frequent first
     unfit: Sequence[str]  # backends that take nobody, and why
+    alerts: Sequence[str]  # what else needs attention, the gravest first
 
 
 class Picture(NamedTuple):
@@ -173,6 +174,7 @@ def _head(snapshot: Snapshot) -> Head:
         preemptions=sum(preemptions) if preemptions else None,
         failures=sorted(activity.failures.items(), key=lambda one: (-one[1], one[0])),
         unfit=[f"{one.name} is {one.state}: {one.why}" for one in snapshot.backends if one.share == 0],
+        alerts=[one.message for one in snapshot.alerts if one.code != "backend_away"],
     )
 
 

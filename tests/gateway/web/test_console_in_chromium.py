@@ -207,6 +207,18 @@ async def test_an_engine_is_added_drained_tested_and_removed(door: RunningDoor, 
     assert await order("second") is None
 
 
+async def test_what_needs_attention_stands_above_all_else(door: RunningDoor, new_context: NewContext) -> None:
+    assert door.app.door is not None
+    page = await opened(door, new_context, "overview")
+    alerts = page.locator(".alerts")
+    await expect(alerts).to_contain_text("Nothing needs attention.")
+    door.app.door.providers.away = lambda: {EVIL: 1.0}  # type: ignore[method-assign]
+    await page.reload()
+    await expect(alerts.locator("li")).to_have_count(1, timeout=30_000)
+    await expect(alerts).to_contain_text(f"The identity provider {EVIL} does not answer")
+    await picture(page, "console-alerts")
+
+
 async def test_a_policy_is_edited_after_its_changes_were_shown_and_undone(
     door: RunningDoor, new_context: NewContext
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.activity.shown import ActivityShown, BackendActivity, History, ModelActivity, SubjectActivity
+from gateway.alerts import Alert
 from gateway.cli.top.client import Snapshot
 from gateway.queueing.administration import BackendShown, Counts, LineShown, QueueShown, RequestShown
 from gateway.routing.shown import BackendShown as EngineShown
@@ -69,6 +70,7 @@ def snapshot(
     requests: tuple[RequestShown, ...] = (request(1), request(2, "usr_b", "waiting")),
     subjects: tuple[SubjectActivity, ...] = (SubjectActivity(id="usr_a", name="Anna", completion_tokens=90),),
     engines: tuple[EngineShown, ...] = (engine(),),
+    alerts: tuple[Alert, ...] = (),
     **activity: Any,
 ) -> Snapshot:
     of = {state: [one for one in requests if one.state == state] for state in ("running", "waiting")}
@@ -106,4 +108,4 @@ def snapshot(
         "has_more": False,
     }
     queue = QueueShown(lines=[line], draining=[])
-    return Snapshot(msgspec.convert(told | activity, ActivityShown), queue, list(engines))
+    return Snapshot(msgspec.convert(told | activity, ActivityShown), queue, list(engines), list(alerts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gateway.activity.shown import BackendActivity, ModelActivity, SubjectActivity
+from gateway.alerts import Alert
 from gateway.cli.top.rows import Waits, picture
 from gateway.queueing.administration import DrainShown, LineShown
 from tests.gateway_cli.top.seen import NOW, engine, request, snapshot
@@ -47,6 +48,12 @@ def test_the_most_frequent_failure_comes_first_and_engines_that_take_nobody_are_
     head = picture(snapshot(engines=engines, failures={"a": 1, "queue_full": 9})).head
     assert head.failures == [("queue_full", 9), ("a", 1)]
     assert head.unfit == ["gpu-2 is down: It does not answer."]
+
+
+def test_what_else_needs_attention_is_told_once() -> None:
+    codes = ("no_engine", "backend_away", "kv_full")
+    some = [Alert(code=code, severity="warning", values={}, message=f"{code}.", todo="") for code in codes]
+    assert picture(snapshot(alerts=tuple(some))).head.alerts == ["no_engine.", "kv_full."]
 
 
 def test_a_model_has_its_row_while_nobody_uses_it_and_says_that_it_is_draining() -> None:

@@ -3,6 +3,7 @@
 import { askJson } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { duration, moment, number, percent, rounded } from "../lib/format.js";
+import { alertList } from "./alerts.js";
 import { backendColumns } from "./backend_state.js";
 import { line } from "./charts.js";
 import { everySeconds } from "./live.js";
@@ -11,12 +12,19 @@ import { say as common } from "./words/frame.js";
 import { say } from "./words/live.js";
 
 const SECONDS = 3;
+const ALERT_SECONDS = 10; // what lasts no longer needs nobody
 const MOST_SUBJECTS = 20;
 
 export async function show(here) {
   const { data } = await askJson("/admin/v1/settings", { signal: here.signal });
   const target = Object.fromEntries(data.map(({ name, value }) => [name, value]));
-  await everySeconds(here, SECONDS, here.place, async () => {
+  const alerts = h("div", {});
+  const figures = h("div", { class: "page-body" });
+  here.place.append(alerts, figures);
+  await everySeconds(here, ALERT_SECONDS, alerts, async () =>
+    alertList((await askJson("/admin/v1/alerts", { signal: here.signal })).data),
+  );
+  await everySeconds(here, SECONDS, figures, async () => {
     const paths = [`activity?limit=${MOST_SUBJECTS}`, "queue?limit=1", "backends"];
     const [activity, queue, backends] = await Promise.all(
       paths.map((path) => askJson(`/admin/v1/${path}`, { signal: here.signal })),

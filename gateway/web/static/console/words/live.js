@@ -3,6 +3,12 @@
 import { words } from "../../lib/words.js";
 
 export const say = words({
+  alerts: { en: "Needs attention", ja: "対応が必要なこと" },
+  calm: { en: "Nothing needs attention.", ja: "対応が必要なことはありません。" },
+  critical: { en: "critical", ja: "緊急" },
+  warning: { en: "warning", ja: "警告" },
+  info: { en: "to know", ja: "情報" },
+
   people_now: { en: "People now", ja: "利用中の人" },
   programs_now: { en: "programs: {count}", ja: "プログラム：{count}" },
   running: { en: "Running", ja: "実行中" },
@@ -57,6 +63,7 @@ export const say = words({
   state_misconfigured: { en: "misconfigured", ja: "設定不備" },
   state_disabled: { en: "disabled", ja: "無効" },
   state_down: { en: "down", ja: "停止" },
+  state_drained: { en: "drained", ja: "新規受付停止" },
 
   line: { en: "Line {name}", ja: "待ち行列 {name}" },
   class_counts: {
