@@ -26,7 +26,7 @@ from tests.house.tree import ROOT
 
 LANGUAGES = frozenset({"sh", "python", "yaml", "json", "text", "mermaid"})
 # What the launcher does by itself.
-_LAUNCHERS = ({"test"}, {"check"})
+_LAUNCHERS = ({"test"}, {"lint"})
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- checked: (.+) -->\n\Z")
 _FILE = re.compile(r"# ([\w.-]+\.ya?ml)\n")
@@ -52,7 +52,16 @@ class Snippet(NamedTuple):
 
 
 def documents() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "README.ja.md", *sorted((ROOT / "deploy" / "guides").glob("*.md"))]
+    """What is written first; a translation has the same blocks."""
+    return [path for path in (ROOT / "README.md", *_guides()) if not path.name.endswith(".ja.md")]
+
+
+def translations() -> list[Path]:
+    return [ROOT / "README.ja.md", *(path for path in _guides() if path.name.endswith(".ja.md"))]
+
+
+def _guides() -> list[Path]:
+    return sorted((ROOT / "deploy" / "guides").glob("*.md"))
 
 
 def snippets(document: Path) -> list[Snippet]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import typer.main
 
 from gateway.cli.main import app
 from gateway.settings import Settings
-from tests.house.tree import ROOT
+from tests.guides import documents, translations
+from tests.house.tree import ROOT, name_of
 
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -31,6 +33,19 @@ def test_command_is_documented(command: str) -> None:
     assert f"sekisho {command}" in README
 
 
-def test_paths_that_the_readme_names_exist() -> None:
-    linked = re.findall(r"\]\(((?!https?:|#)[^)#]+)", README)
-    assert [path for path in linked if not (ROOT / path).exists()] == []
+@pytest.mark.parametrize("document", [*documents(), *translations()], ids=name_of)
+def test_what_a_document_links_to_is_there(document: Path) -> None:
+    linked = re.findall(r"\]\(((?!https?:)[^)]+)\)", document.read_text("utf-8"))
+    assert [link for link in linked if not _is_there(document, link)] == []
+
+
+def _is_there(document: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = document.parent / path if path else document
+    return target.exists() and (not anchor or anchor in _anchors(target.read_text("utf-8")))
+
+
+def _anchors(text: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower().replace(" ", "-") for heading in headings}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.guides import Snippet, check, documents, snippets
-from tests.house.tree import ROOT
+from tests.guides import Snippet, check, documents, snippets, translations
+from tests.house.tree import ROOT, name_of
 
 SNIPPETS = [snippet for document in documents() for snippet in snippets(document)]
 
@@ -15,6 +16,26 @@ SNIPPETS = [snippet for document in documents() for snippet in snippets(document
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.place)
 def test_a_snippet_is_what_its_reader_takes(snippet: Snippet, tmp_path: Path) -> None:
     check(snippet, tmp_path)
+
+
+@pytest.mark.parametrize("document", translations(), ids=name_of)
+def test_a_translation_has_the_blocks_of_the_original(document: Path) -> None:
+    original = document.with_name(document.name.replace(".ja.md", ".md"))
+    assert spoken_to_machines(document) == spoken_to_machines(original)
+    assert shown(document) <= shown(original)
+
+
+def spoken_to_machines(document: Path) -> list[tuple[str, str, str]]:
+    """Without comments and pictures, whose words are the translation's."""
+    return [
+        (one.language, one.mark, re.sub(r" *#.*", "", one.text))
+        for one in snippets(document)
+        if one.language not in ("mermaid", "text")
+    ]
+
+
+def shown(document: Path) -> set[str]:
+    return {line for one in snippets(document) if one.language == "text" for line in one.text.splitlines()}
 
 
 @pytest.mark.parametrize(
