@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -31,7 +33,7 @@ from gateway.cli import (
     users,
     verify,
 )
-from gateway.cli.console import CliError, note
+from gateway.cli.console import CliError, note, plain
 from gateway.cli.top.command import top
 
 app = typer.Typer(
@@ -43,6 +45,23 @@ app = typer.Typer(
     # Tracebacks with local variables would show secrets.
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        plain(importlib.metadata.version("sekisho"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of no command. `version` has told itself already."""
+
+
 app.command("up")(up.up)
 app.command("serve")(serve.serve)
 app.command("engine")(engine.engine)
