@@ -11,7 +11,7 @@ from gateway.api.pages import page, send_onward, send_page
 from gateway.errors import BadRequest, Forbidden, NotFound, Unauthenticated
 from gateway.identity.administration.views import why
 from gateway.identity.records import User, as_principal
-from gateway.identity.sign_in import Onward
+from gateway.identity.sign_in import START, Onward
 from gateway.scope import RequestScope
 from gateway.web import pages
 from gateway.web.pages import Choice, Person, Visit
@@ -26,12 +26,12 @@ async def landing(door: Door, request: RequestScope) -> None:
     """Who you are and why, or how to sign in."""
     session = await door.browsers.cookie.session(request)
     if session is None:
-        await send_page(request, _choice(door, request, "/"))
+        await send_page(request, _choice(door, request, START))
         return
     try:
         user = await door.browsers.cookie.user(session)
     except Unauthenticated:
-        await send_page(request, _choice(door, request, "/"))
+        await send_page(request, _choice(door, request, START))
         return
     text = pages.landing(language(request), _person(user))
     await send_page(request, text, form_targets=await door.browsers.logout.origins(session))
@@ -51,7 +51,7 @@ async def account(door: Door, request: RequestScope) -> None:
 @page
 async def begin(door: Door, request: RequestScope) -> None:
     query = _query(request)
-    return_to = query.get("return_to", "/")
+    return_to = query.get("return_to", START)
     issuer = query.get("issuer")
     if issuer is None and len(door.browsers.flows) == 1:
         issuer = next(iter(door.browsers.flows))

@@ -29,6 +29,7 @@ from gateway.store.redis import Store
 
 log = logging.getLogger("sekisho.identity")
 
+START = "/chat"  # where people go who wanted nothing else
 _SECONDS = 600  # from the click to the way back
 # From one address at one worker: a company behind one address comes in the morning, and nobody fills Redis.
 _MOST_A_MINUTE = 600
@@ -136,7 +137,7 @@ class SignIn:
                 code="link_expired",
             )
         arrival = Arrival(user=user_id, issuer=LOCAL_ISSUER, address=request.client, agent=_agent(request))
-        return await self._enter(request, arrival, "/")
+        return await self._enter(request, arrival, START)
 
     async def renew(self, session: Session, held: Tokens) -> Renewed:
         flow = self._flows.get(session.issuer)

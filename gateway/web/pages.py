@@ -45,6 +45,9 @@ class Visit(NamedTuple):
 
 def landing(language: Language, person: Person) -> str:
     groups = ", ".join(escape(group) for group in person.groups) or said("none", language)
+    paths = {"usage": "/usage", "planner": "/plan", "console": "/console", "where": "/account"}
+    may = [word for word in paths if word != "console" or person.role in ("auditor", "admin")]
+    links = "".join(f'<li><a href="{paths[word]}">{said(word, language)}</a></li>' for word in may)
     email = f'<p class="soft">{escape(person.email)}</p>' if person.email else ""
     body = (
         f"<h1>{_said('signed_in_as', language, name=person.name or person.email or '?')}</h1>{email}<dl>"
@@ -52,7 +55,7 @@ def landing(language: Language, person: Person) -> str:
         f"<dt>{said('why', language)}</dt><dd>{_why(person.why, language)}</dd>"
         f"<dt>{said('tenant', language)}</dt><dd>{escape(person.tenant)}</dd>"
         f"<dt>{said('groups', language)}</dt><dd>{groups}</dd></dl>"
-        f'<p><a href="/account">{said("where", language)}</a></p>'
+        f'{_link(said("chat", language), "/chat")}<ul class="links">{links}</ul>'
         '<form method="post" action="/auth/sign-out">'
         f'<button class="button quiet">{said("sign_out", language)}</button></form>'
     )

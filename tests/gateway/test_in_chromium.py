@@ -77,11 +77,12 @@ def self_signed(folder: Path) -> Path:
 
 
 async def sign_in(page: Page, login: str) -> None:
-    """From the page with the choice to wherever it leads."""
+    """From the page with the choice to the one that says who is signed in."""
     await page.click("a.button")
     await page.fill("input[name=login]", login)
     await page.click("button[value=sign-in]")
-    await page.wait_for_load_state()
+    await page.wait_for_url("**/chat")
+    await page.goto(page.url.removesuffix("chat"))
 
 
 async def test_a_person_signs_in_sees_why_and_signs_out_here_and_there(
@@ -166,7 +167,8 @@ async def test_a_planted_session_is_not_the_one_that_is_signed_in(door: RunningD
     await page.goto(f"{door.url}/auth/sign-in")
     await page.fill("input[name=login]", "hanako")
     await page.click("button[value=sign-in]")
-    await page.wait_for_url(f"{door.url}/")
+    await page.wait_for_url(f"{door.url}/chat")
+    await page.goto(door.url)
     assert "花子" in await page.inner_text("main")
     await own.reload()
     assert "Sign in with" in await own.inner_text("main"), "the planted session sees the victim's sign-in"
@@ -259,7 +261,8 @@ async def test_the_local_link_in_a_browser(sign_in_door: SignInDoor, new_context
     assert "./sekisho sign-in" in await page.inner_text("main")
     path = await local_link.make(door.app.door.store, (await local_admin(door.app.door.directory)).id)
     await page.goto(door.url + path)
-    assert page.url == f"{door.url}/", "the token stays in the address bar"
+    assert page.url == f"{door.url}/chat", "the token stays in the address bar"
+    await page.goto(door.url)
     assert "Local admin" in await page.inner_text("main")
     await picture(page, "landing-en")
     await page.click("button")

@@ -29,7 +29,7 @@ async def test_the_link_signs_the_local_admin_in_once(door: RunningDoor, new_bro
     browser, second = new_browser(door), new_browser(door)
     path = await link(door)
     page = await browser.get(path)
-    assert (page.status, page.location) == (303, "/")
+    assert (page.status, page.location) == (303, "/chat")
     assert await role(browser) == "admin"
     assert "Local admin" in (await browser.get("/")).text
     again = await second.get(path)

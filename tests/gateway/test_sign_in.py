@@ -38,7 +38,7 @@ async def test_a_person_signs_in_and_learns_who_they_are_and_why(door: RunningDo
     assert choice.status == 200
     assert "/auth/sign-in?issuer=" in choice.text
     page = await browser.sign_in("hanako")
-    assert (page.status, page.location) == (303, "/")
+    assert (page.status, page.location) == (303, "/chat")
     assert "HttpOnly" in page.headers["set-cookie"]
     landing = await browser.get("/")
     for said in ("花子", "hanako@example.com", "admin", "platform", "sales"):
