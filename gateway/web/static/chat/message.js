@@ -110,7 +110,7 @@ export class MessageView {
     if (message.state === "running") return [];
     const asked = message.role === "user";
     const copied = asked ? split(message.content).text : message.content;
-    const cut = message.finish_reason === "length" || message.state === "stopped";
+    const cut = message.finish_reason === "length" || message.state === "stopped" || message.state === "failed";
     return [
       ...(branches.length > 1 ? [versions(message, branches, busy, this.#acts)] : []),
       ...(copied ? [copyButton(() => copied)] : []),

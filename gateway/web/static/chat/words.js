@@ -88,6 +88,14 @@ const table = {
     en: "The service is not available at the moment. Try again shortly.",
     ja: "現在サービスを利用できません。しばらくしてからお試しください。",
   },
+  error_gateway_gone: {
+    en: "The gateway that wrote this answer failed. What was said is kept: continue it, or try again.",
+    ja: "この回答を生成していたゲートウェイが停止しました。途中までの内容は保存されています。続きを生成するか、再試行してください。",
+  },
+  error_gateway_stopped: {
+    en: "The gateway that wrote this answer was stopped. What was said is kept: continue it, or try again.",
+    ja: "この回答を生成していたゲートウェイが停止されました。途中までの内容は保存されています。続きを生成するか、再試行してください。",
+  },
   gone: { en: "This conversation does not exist any more.", ja: "この会話は存在しません。" },
   request: { en: "Request {id}", ja: "リクエスト {id}" },
 

@@ -13,6 +13,7 @@ const LINKS = [
   { path: "/plan", word: "plan" },
   { path: "/console", word: "console", roles: ["auditor", "admin"] },
 ];
+const narrow = matchMedia("(max-width: 50rem)"); // there is no room for them side by side
 
 const say = words({
   chat: { en: "Chat", ja: "チャット" },
@@ -37,18 +38,14 @@ const say = words({
 
 /** Fills <header id="header">. The links of this person come when the door has said who it is. */
 export function showHeader() {
-  const links = h("nav", { "aria-label": say("pages") });
-  const person = h("span", { class: "person" }, say("menu"));
+  const brand = [h("span", { lang: "ja", "aria-hidden": "true" }, "関所"), h("span", { class: "name" }, "Sekisho")];
+  const pages = h("nav", { "aria-label": say("pages") });
+  const person = h("span", {}, say("menu"));
   const detail = h("p", { class: "soft" });
-  fill(
-    document.getElementById("header"),
-    h("a", { class: "brand", href: "/" }, h("span", { lang: "ja", "aria-hidden": "true" }, "関所"), "Sekisho"),
-    links,
-    menu(person, detail),
-  );
+  fill(document.getElementById("header"), h("a", { class: "brand", href: "/" }, brand), pages, account(person, detail));
   session().then(
     (who) => {
-      fill(links, LINKS.filter((link) => !link.roles || link.roles.includes(who.role)).map(anchor));
+      showPages(pages, LINKS.filter(({ roles }) => !roles || roles.includes(who.role)).map(anchor));
       fill(person, who.name || say(`role_${who.role}`));
       fill(detail, `${say(`role_${who.role}`)} · ${who.tenant}`);
     },
@@ -61,26 +58,36 @@ function anchor({ path, word }) {
   return h("a", { href: path, "aria-current": here ? "page" : null }, say(word));
 }
 
-function menu(person, detail) {
+// Side by side, or in a menu that is called by the page that is open.
+function showPages(place, links) {
+  const here = links.find((link) => link.hasAttribute("aria-current"))?.textContent ?? say("pages");
+  const show = () => fill(place, narrow.matches ? menu(here, links) : links);
+  narrow.addEventListener("change", show);
+  show();
+}
+
+function account(person, detail) {
   const signOut = h("form", { method: "post", action: "/auth/sign-out" }, h("button", {}, say("sign_out")));
+  return menu(person, [
+    detail,
+    h("a", { href: "/account" }, say("account")),
+    choice(say("language"), Object.entries(LANGUAGES), language, setLanguage),
+    choice(
+      say("theme"),
+      THEMES.map((name) => [name, say(`theme_${name}`)]),
+      theme(),
+      setTheme,
+    ),
+    signOut,
+  ]);
+}
+
+function menu(name, content) {
   const shown = h(
     "details",
     { class: "menu" },
-    h("summary", {}, person),
-    h(
-      "div",
-      { class: "sheet" },
-      detail,
-      h("a", { href: "/account" }, say("account")),
-      choice(say("language"), Object.entries(LANGUAGES), language, setLanguage),
-      choice(
-        say("theme"),
-        THEMES.map((name) => [name, say(`theme_${name}`)]),
-        theme(),
-        setTheme,
-      ),
-      signOut,
-    ),
+    h("summary", {}, h("span", {}, name)),
+    h("div", { class: "sheet" }, content),
   );
   shown.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || !shown.open) return;
