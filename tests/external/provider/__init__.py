@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,20 +132,26 @@ def provider_control() -> Iterator[str]:
     process.stdout.close()
 
 
-@pytest.fixture
-async def make_provider(provider_control: str) -> AsyncIterator[MakeProvider]:
+@asynccontextmanager
+async def providers(control: str) -> AsyncIterator[MakeProvider]:
     """Makes providers; options: accessTokenSeconds, idTokenSeconds, rotateRefreshTokens, conformIdTokenClaims."""
     made: list[RealProvider] = []
 
     async def make(**options: Any) -> RealProvider:
-        answer = await _command(f"{provider_control}/make", options)
-        made.append(RealProvider(provider_control, answer["id"], answer["issuer"]))
+        answer = await _command(f"{control}/make", options)
+        made.append(RealProvider(control, answer["id"], answer["issuer"]))
         await made[-1].client()
         return made[-1]
 
     yield make
     for one in made:
         await one.command("remove")
+
+
+@pytest.fixture
+async def make_provider(provider_control: str) -> AsyncIterator[MakeProvider]:
+    async with providers(provider_control) as make:
+        yield make
 
 
 @pytest.fixture
