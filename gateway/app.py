@@ -8,7 +8,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,10 @@ from gateway.identity.server_key import WrongServerKey, check_server_key, load_s
 from gateway.reload import Reload
 from gateway.scope import Principal, Receive, RequestScope, Send
 from gateway.settings import Settings
+from gateway.store import schema
 from gateway.store.directory import Actor
+from gateway.store.redis import Store
+from gateway.store.schema import WrongSchema
 from gateway.telemetry import logs
 from gateway.telemetry.port import MetricsPort
 from gateway.telemetry.tracing import Traces
@@ -42,7 +44,7 @@ from gateway.web.assets import assets
 
 log = logging.getLogger("sekisho.app")
 
-_BOOTSTRAP_RETRY_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 
 
 class App:
@@ -59,6 +61,7 @@ class App:
         self._backends = backends or {}
         self._reload = Reload(file, settings, read, self._take_over) if file and read else None
         self._bootstrap: asyncio.Task[None] | None = None
+        self._agreement: asyncio.Task[None] | None = None
         self.metrics_port: MetricsPort | None = None
         self.traces = Traces(settings, is_allowed)
         self._proxies = [ip_network(network, strict=False) for network in settings.trusted_proxies]
@@ -151,10 +154,9 @@ class App:
         if recorded := self._settings.record_prompts_of:
             log.warning("prompts and answers of these tenants are recorded: %s", ", ".join(recorded))
         try:
-            with suppress(StoreAway):
-                await check_server_key(self.door.store, server_key, self._settings.data_dir)
+            await self._agree_on_data(self.door.store, server_key)
             await self._open_metrics_port(self.door)
-        except (WrongServerKey, OSError):
+        except (WrongSchema, WrongServerKey, OSError):
             await self.aclose()
             raise
         self.door.fleet.start()
@@ -177,6 +179,14 @@ class App:
             key = self._settings.bootstrap_key.get_secret_value()
             self._bootstrap = asyncio.create_task(_put_bootstrap_key(self.door, key))
 
+    async def _agree_on_data(self, store: Store, server_key: bytes) -> None:
+        """That what Redis holds is ours to read. Where Redis is away nobody is let in before that is known."""
+        try:
+            await _agree(store, server_key, self._settings.data_dir)
+        except StoreAway:
+            store.hold()
+            self._agreement = asyncio.create_task(_agree_later(store, server_key, self._settings.data_dir))
+
     async def _open_metrics_port(self, door: Door) -> None:
         if self._settings.metrics_port is not None:
             self.metrics_port = MetricsPort(door.metrics, self._settings.metrics_host, self._settings.metrics_port)
@@ -184,8 +194,8 @@ class App:
 
     async def aclose(self) -> None:
         door = self._opened()
-        if self._bootstrap is not None:
-            self._bootstrap.cancel()
+        for task in filter(None, (self._bootstrap, self._agreement)):
+            task.cancel()
         if self._reload is not None:
             await self._reload.aclose()
         if self.metrics_port is not None:
@@ -212,6 +222,28 @@ class App:
         await self._opened().placing.take_over(settings.engines, settings.aliases)
 
 
+async def _agree(store: Store, server_key: bytes, data_dir: Path) -> None:
+    await schema.agree(store)
+    await check_server_key(store, server_key, data_dir)
+
+
+async def _agree_later(held: Store, server_key: bytes, data_dir: Path) -> None:
+    store = held.beside()
+    try:
+        while True:
+            try:
+                await _agree(store, server_key, data_dir)
+            except StoreAway:
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                held.release()
+                return
+    except (WrongSchema, WrongServerKey) as error:
+        log.critical("nobody is let in until this is mended and the gateway restarted: %s", error)
+    finally:
+        await store.aclose()
+
+
 async def _put_bootstrap_key(door: Door, key: str) -> None:
     actor = Actor("bootstrap", "SEKISHO_BOOTSTRAP_KEY", "settings", "")
     while True:
@@ -222,7 +254,7 @@ async def _put_bootstrap_key(door: Door, key: str) -> None:
             )
             return
         except StoreAway:
-            await asyncio.sleep(_BOOTSTRAP_RETRY_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _request(scope: dict[str, Any], receive: Receive, send: Send, proxies: Sequence[Network]) -> RequestScope:

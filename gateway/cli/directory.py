@@ -46,12 +46,15 @@ async def on_directory(redis_url: str, data_dir: Path, work: Work[T]) -> T:
 
 
 async def checked_server_key(store: Store, data_dir: Path) -> bytes:
+    """Raises CliError also where the data is of another version than this code's."""
     from gateway.identity.server_key import WrongServerKey, check_server_key, load_server_key
+    from gateway.store import schema
 
     server_key = load_server_key(data_dir)
     try:
+        await schema.check(store)
         await check_server_key(store, server_key, data_dir)
-    except WrongServerKey as fault:
+    except (WrongServerKey, schema.WrongSchema) as fault:
         raise CliError(str(fault)) from fault
     return server_key
 

@@ -33,6 +33,7 @@ from gateway.cli import (
     users,
     verify,
 )
+from gateway.cli.backup import command as backup
 from gateway.cli.console import CliError, note, plain
 from gateway.cli.top.command import top
 
@@ -82,6 +83,8 @@ app.command("top")(top)
 app.command("plan")(plan.plan)
 app.add_typer(bench.app, name="bench")
 app.command("verify")(verify.verify)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.command("check")(check.check)
 app.command("doctor")(doctor.doctor)
 

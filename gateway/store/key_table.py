@@ -6,14 +6,33 @@ from typing import NamedTuple
 
 
 class Key(NamedTuple):
+    """passing: of a request, a sign-in or a gateway that is under way; no backup holds it."""
+
     pattern: str
     type: str
     life: str
     owner: str
     holds: str
+    passing: bool = False
 
 
 KEYS = (
+    Key(
+        "{sekisho}:schema",
+        "hash",
+        "for ever",
+        "store.schema",
+        "the version of all data here, and how far a migration has come; 0 while a backup is restored",
+        passing=True,
+    ),
+    Key(
+        "{sekisho}:schema-lease",
+        "string",
+        "a lease, renewed",
+        "store.schema",
+        "who takes the data to a new version",
+        passing=True,
+    ),
     Key(
         "{sekisho}:record:<kind>:<id>",
         "string",
@@ -39,7 +58,14 @@ KEYS = (
         "files and batches of somebody: id > bytes that count against what they may store",
     ),
     Key("{sekisho}:open-batches", "zset", "members until they end", "batches", "batches that have not ended"),
-    Key("{sekisho}:batch-lease:<id>", "string", "a lease, renewed", "batches", "which gateway runs a batch"),
+    Key(
+        "{sekisho}:batch-lease:<id>",
+        "string",
+        "a lease, renewed",
+        "batches",
+        "which gateway runs a batch",
+        passing=True,
+    ),
     Key("{sekisho}:server-key", "string", "for ever", "identity.server_key", "fingerprint of server.key"),
     Key("{sekisho}:changed", "channel", "none", "store.records", "<kind>:<id> of what was just changed or deleted"),
     Key(
@@ -51,6 +77,7 @@ KEYS = (
         "idle or absolute end",
         "identity.sessions",
         "a browser's session as JSON, its tokens encrypted; the id is a hash of the cookie",
+        passing=True,
     ),
     Key(
         "{sekisho}:sessions:<index>",
@@ -58,10 +85,32 @@ KEYS = (
         "members until their end",
         "identity.sessions",
         "ids of sessions: all, ends, user:<id>, sid:<hash>",
+        passing=True,
     ),
-    Key("{sekisho}:refresh:<session>", "string", "5 s, renewed", "identity.refresh", "who renews a session's tokens"),
-    Key("{sekisho}:sign-in:<hash>", "string", "10 minutes", "identity.sign_in", "a sign-in that a browser has begun"),
-    Key("{sekisho}:link:<hash>", "string", "10 minutes", "identity.local_link", "whom a one-time link signs in"),
+    Key(
+        "{sekisho}:refresh:<session>",
+        "string",
+        "5 s, renewed",
+        "identity.refresh",
+        "who renews a session's tokens",
+        passing=True,
+    ),
+    Key(
+        "{sekisho}:sign-in:<hash>",
+        "string",
+        "10 minutes",
+        "identity.sign_in",
+        "a sign-in that a browser has begun",
+        passing=True,
+    ),
+    Key(
+        "{sekisho}:link:<hash>",
+        "string",
+        "10 minutes",
+        "identity.local_link",
+        "whom a one-time link signs in",
+        passing=True,
+    ),
     Key("{sekisho}:logout:<hash>", "string", "a token's life", "identity.logout", "marks a logout token as used"),
     Key(
         "{sekisho}:leases:<line>",
@@ -69,6 +118,7 @@ KEYS = (
         "members until their expiry",
         "queueing",
         "turns in use: request id > expiry in ms",
+        passing=True,
     ),
     Key(
         "{sekisho}:grants:<line>",
@@ -76,6 +126,7 @@ KEYS = (
         "fields until their turn ends",
         "queueing",
         "turns in use: request id > what was asked, since when (MessagePack)",
+        passing=True,
     ),
     Key(
         "{sekisho}:line:<line>",
@@ -83,6 +134,7 @@ KEYS = (
         "members until their turn",
         "queueing",
         "who waits, by letter: class, subject, lane, ticket, request id",
+        passing=True,
     ),
     Key(
         "{sekisho}:beats:<line>",
@@ -90,6 +142,7 @@ KEYS = (
         "members until their turn",
         "queueing",
         "who waits: request id > expiry in ms",
+        passing=True,
     ),
     Key(
         "{sekisho}:asks:<line>",
@@ -97,6 +150,7 @@ KEYS = (
         "fields until their turn",
         "queueing",
         "who waits: request id > what was asked (MessagePack)",
+        passing=True,
     ),
     Key(
         "{sekisho}:order:<class>:<line>",
@@ -104,6 +158,7 @@ KEYS = (
         "members until their turn",
         "queueing",
         "subjects of a class that wait, once a lane, under the ticket of their first request > service received",
+        passing=True,
     ),
     Key(
         "{sekisho}:due:<line>",
@@ -111,6 +166,7 @@ KEYS = (
         "members until their turn",
         "queueing",
         "class, subject and lane that wait > ms at which they will have waited too long",
+        passing=True,
     ),
     Key(
         "{sekisho}:service:<line>",
@@ -118,6 +174,7 @@ KEYS = (
         "members until it has faded",
         "queueing",
         "class and subject > weighted tokens served lately, scaled",
+        passing=True,
     ),
     Key(
         "{sekisho}:running:<line>",
@@ -125,8 +182,16 @@ KEYS = (
         "fields until their turns end",
         "queueing",
         "class and subject > turns in use; the same after a plus > what they were charged with",
+        passing=True,
     ),
-    Key("{sekisho}:queue:<line>", "string", "for ever", "queueing", "sums of the queue (MessagePack); see fair.lua"),
+    Key(
+        "{sekisho}:queue:<line>",
+        "string",
+        "for ever",
+        "queueing",
+        "sums of the queue (MessagePack); see fair.lua",
+        passing=True,
+    ),
     Key(
         "{sekisho}:speed:<line>",
         "hash",
@@ -147,6 +212,7 @@ KEYS = (
         "for ever",
         "queueing",
         "line > when a gateway last told of it (Unix seconds), its rules, rooms and models (MessagePack)",
+        passing=True,
     ),
     Key(
         "{sekisho}:cancelled",
@@ -154,6 +220,7 @@ KEYS = (
         "members for 10 minutes",
         "queueing",
         "requests that an administrator ended: request id > expiry in ms",
+        passing=True,
     ),
     Key(
         "{sekisho}:orders",
@@ -168,6 +235,7 @@ KEYS = (
         "10 s, renewed",
         "activity.shared",
         "gateway > until when it counts (ms), and what went on there in the last minutes (MessagePack)",
+        passing=True,
     ),
     Key(
         "{sekisho}:health",
@@ -175,6 +243,7 @@ KEYS = (
         "fields for 5 s, renewed",
         "routing.shared",
         "gateway > until when it counts (ms), and how it finds the backends (MessagePack)",
+        passing=True,
     ),
     Key(
         "{sekisho}:health-told",
@@ -315,5 +384,6 @@ KEYS = (
         "a lease, renewed",
         "chat.journal",
         "which gateway writes an answer",
+        passing=True,
     ),
 )

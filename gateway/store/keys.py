@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 TAG = "{sekisho}"
 
+SCHEMA = f"{TAG}:schema"
+SCHEMA_LEASE = f"{TAG}:schema-lease"
 SERVER_KEY = f"{TAG}:server-key"
 CHANGED = f"{TAG}:changed"
 AUDIT = f"{TAG}:audit"

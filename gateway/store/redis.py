@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -71,6 +72,17 @@ class Store:
         finally:
             await pubsub.aclose()
             await client.aclose()
+
+    def hold(self) -> None:
+        """From now on it is away for everybody, until `release`."""
+        self._failures, self._open_until = 1, math.inf
+
+    def release(self) -> None:
+        self._failures, self._open_until = 0, 0.0
+
+    def beside(self) -> Store:
+        """Another one to the same server, which is not held."""
+        return Store(self._url, self._timeout)
 
     async def aclose(self) -> None:
         if self._connection is not None:
