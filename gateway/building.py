@@ -65,7 +65,7 @@ from gateway.telemetry.objectives import Objectives
 def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes, ask: Ask, serve: Serve) -> Door:
     fleet = _fleet(settings, backends)
     metrics = Metrics(fleet.knows, Objectives(settings.target_ttft_seconds, settings.target_tokens_per_second))
-    store = Store(settings.redis_url, settings.redis_timeout, metrics.redis.observe)
+    store = Store(settings.redis, settings.redis_timeout, metrics.redis.observe)
     directory = Directory(Records(store))
     away_seconds = settings.local_share_minutes * 60 if _shares(settings) else 0.0
     lookup = Lookup(directory, settings.key_cache_seconds, away_seconds)

@@ -18,6 +18,7 @@ from gateway.cli.parts import Place
 
 if TYPE_CHECKING:
     from gateway.identity.api_keys import KeyRing
+    from gateway.settings.redis_url import RedisAt
     from gateway.store.directory import Actor, Directory
     from gateway.store.redis import Store
 
@@ -64,7 +65,7 @@ async def on_store(redis_url: str, work: StoreWork[T]) -> T:
     from gateway.settings import without_credentials
     from gateway.store.redis import Store
 
-    store = Store(redis_url, _TIMEOUT)
+    store = Store(_located(redis_url), _TIMEOUT)
     try:
         return await work(store)
     except StoreAway as fault:
@@ -73,6 +74,18 @@ async def on_store(redis_url: str, work: StoreWork[T]) -> T:
         raise CliError(str(fault)) from fault
     finally:
         await store.aclose()
+
+
+def _located(redis_url: str) -> RedisAt:
+    """With the passwords that a gateway is given by the same variables."""
+    from gateway.settings import SettingsError, load
+
+    names = ("SEKISHO_REDIS_PASSWORD", "SEKISHO_REDIS_SENTINEL_PASSWORD")
+    given = {name: os.environ[name] for name in names if name in os.environ}
+    try:
+        return load(None, given, redis_url=redis_url).redis
+    except SettingsError as fault:
+        raise CliError(f"this Redis cannot be reached:\n  {fault}", exit_code=2) from fault
 
 
 def _reached(data_dir: Path | None, redis_url: str | None) -> tuple[Place, str]:

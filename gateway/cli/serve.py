@@ -26,7 +26,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on. [default: 8080]")] = None,
     config: Config = None,
-    redis_url: Annotated[str | None, typer.Option(help="redis://, rediss:// or unix:///path.")] = None,
+    redis_url: Annotated[str | None, typer.Option(help="redis://, unix:///path, redis+sentinel:// ...")] = None,
     engine_url: Annotated[str | None, typer.Option(help="unix:/path, http:// or https://.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of what must survive a restart.")] = None,
     fd: Annotated[int | None, typer.Option(hidden=True, help="A listening socket, as `up` hands it over.")] = None,

@@ -14,8 +14,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from redis.exceptions import RedisError
-
 from gateway.errors import StoreAway, Unauthenticated
 from gateway.identity.records import Key, ServiceAccount, User
 from gateway.identity.sessions import Sessions
@@ -126,9 +124,9 @@ class Revocation:
             try:
                 async with self._store.subscribed(keys.CHANGED) as messages:
                     await self._catch_up()
-                    async for message in messages.listen():
-                        await self._hear(message["data"].decode())
-            except (RedisError, OSError, TimeoutError, StoreAway):
+                    async for message in messages:
+                        await self._hear(message.decode())
+            except (OSError, StoreAway):
                 await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _catch_up(self) -> None:

@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-from redis.exceptions import RedisError
-
 from gateway.errors import CancelledByAdministrator, DoorError, ModelDraining, ModelNotFound, StoreAway
 from gateway.queueing.permits import Permits
 from gateway.store import keys
@@ -111,9 +109,9 @@ class Orders:
             try:
                 async with self._store.subscribed(keys.ORDERS) as messages:
                     await self._look()  # what was told before is lost
-                    async for message in messages.listen():
-                        await self._hear(message["data"].decode())
-            except (RedisError, OSError, TimeoutError, StoreAway):
+                    async for message in messages:
+                        await self._hear(message.decode())
+            except (OSError, StoreAway):
                 await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _hear(self, request_id: str) -> None:

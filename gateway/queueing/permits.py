@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.errors import QueueFull, QueueTimeout, StoreAway
 from gateway.queueing import known
@@ -190,9 +189,9 @@ class Permits:
             try:
                 async with self._store.subscribed(self._channel) as messages:
                     self._news.set()  # something may have been missed
-                    async for message in messages.listen():
-                        self._hear(message["data"].decode())
-            except (RedisError, OSError, TimeoutError):
+                    async for message in messages:
+                        self._hear(message.decode())
+            except OSError:
                 # The heartbeats go on meanwhile; the store logs that Redis is away.
                 await asyncio.sleep(_RECONNECT_SECONDS)
 

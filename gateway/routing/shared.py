@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import msgspec
-from redis.exceptions import RedisError
 
 from gateway.errors import StoreAway
 from gateway.routing.health import Health, State, Verdict
@@ -122,9 +121,9 @@ class Shared:
             try:
                 async with self._store.subscribed(keys.HEALTH_TOLD) as messages:
                     await self._tell()  # what was told before is lost
-                    async for message in messages.listen():
-                        self._hear(message["data"])
-            except (RedisError, OSError, TimeoutError, StoreAway):
+                    async for message in messages:
+                        self._hear(message)
+            except (OSError, StoreAway):
                 await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _tell(self) -> None:

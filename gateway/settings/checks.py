@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import SecretStr
 
+from gateway.settings.redis_url import parse
+
 KEY_PATTERN = r"^sk-skh-[a-z0-9]{1,32}-[A-Za-z0-9_-]{16,128}$"
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def check_redis_url(value: str) -> str:
-    if not value.startswith(("unix://", "redis://", "rediss://")):
-        raise ValueError("expected redis://host:port/db, rediss://host:port/db or unix:///path/to/socket")
+    parse(value)  # its ValueError says what is wrong
     return value
 
 

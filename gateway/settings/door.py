@@ -21,6 +21,7 @@ from gateway.settings.checks import (
 )
 from gateway.settings.engines import DATA_CLASS, BackendSettings, Kind, ModelName, check_engine_url
 from gateway.settings.issuers import Issuer
+from gateway.settings.redis_url import RedisAt, parse
 from gateway.settings.shares import CLASS_WEIGHTS, STARVATION_SECONDS, Places, Price, Seconds, TokenWeights, Weight
 
 Source = Literal["default", "file", "environment", "flag"]
@@ -40,8 +41,12 @@ class Settings(BaseModel):
         description="Folder of what must survive a restart: the key that API keys are hashed with.",
     )
     redis_url: Annotated[str, AfterValidator(check_redis_url)] = Field(
-        "redis://127.0.0.1:6379/0", description="Redis or Valkey: redis://, rediss:// or unix:///path."
+        "redis://127.0.0.1:6379/0",
+        description="Redis or Valkey: redis://, rediss:// or unix:///path; redis+sentinel://a:26379,b:26379/name or "
+        "redis+cluster://a:6379,b:6379.",
     )
+    redis_password: SecretStr | None = Field(None, description="Its password, where redis_url does not say it.")
+    redis_sentinel_password: SecretStr | None = Field(None, description="The Sentinels' own password.")
     redis_timeout: float = Field(
         0.5, gt=0, le=30, description="Seconds for any one answer of Redis. Past it no request is admitted: 503."
     )
@@ -228,6 +233,19 @@ class Settings(BaseModel):
             engines = (alone, *engines)
         usual = {"max_concurrency": self.max_concurrency}
         return tuple(one if one.max_concurrency else one.model_copy(update=usual) for one in engines)
+
+    @property
+    def redis(self) -> RedisAt:
+        """Where Redis is, and how it lets one in. Raises ValueError."""
+        given = (self.redis_password, self.redis_sentinel_password)
+        password, of_sentinels = (one.get_secret_value() if one else None for one in given)
+        return parse(self.redis_url, password, of_sentinels)
+
+    @model_validator(mode="after")
+    def _redis_is_clear(self) -> Settings:
+        if self.redis.kind != "sentinel" and self.redis_sentinel_password:
+            raise ValueError("redis_sentinel_password: expected only where redis_url is redis+sentinel://")
+        return self
 
     @model_validator(mode="after")
     def _names_are_clear(self) -> Settings:

@@ -71,7 +71,10 @@ def _value(name: str, given: Any) -> str:
     if isinstance(given, dict | list | tuple):
         return ""
     last = name.rpartition(".")[2]
-    if last in ("bootstrap_key", "engine_api_key", "api_key", "client_secret", "open_webui_secret"):
+    if (
+        last in ("bootstrap_key", "engine_api_key", "api_key", "client_secret", "open_webui_secret")
+        or "password" in last
+    ):
         return "(hidden) "
     if isinstance(given, str) and "@" in given:
         given = f"(hidden)@{given.rpartition('@')[2]}"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import hiredis
-from redis.asyncio.connection import SSLConnection, parse_url
+
+from gateway.settings.redis_url import Login, Node
 
 Argument = str | bytes | int | float
 
@@ -54,9 +55,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (value := self._reader.gets()) is not False:
-            answer = self._pending.popleft()
-            if not answer.done():
-                answer.set_result(value)
+            self._take(value)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -65,10 +64,18 @@ class Connection(asyncio.Protocol):
             if not answer.done():
                 _end(answer)
 
+    def _take(self, value: Any) -> None:
+        answer = self._pending.popleft()
+        if not answer.done():
+            answer.set_result(value)
+
     def _flush(self) -> None:
         data, self._outgoing = b"".join(self._outgoing), []
         if self._transport is not None:
             self._transport.write(data)
+
+
+AnyConnection = TypeVar("AnyConnection", bound=Connection)
 
 
 def _end(answer: asyncio.Future[Any]) -> None:
@@ -77,31 +84,27 @@ def _end(answer: asyncio.Future[Any]) -> None:
     answer.exception()
 
 
-async def connect(url: str) -> Connection:
+async def connect(node: Node, login: Login, kind: type[AnyConnection]) -> AnyConnection:
     """A connection that has authenticated and chosen its database. Raises OSError; the caller bounds the time."""
-    options: dict[str, Any] = dict(parse_url(url))
     loop = asyncio.get_running_loop()
-    if "path" in options:
-        _, connection = await loop.create_unix_connection(Connection, options["path"])
+    if node.path:
+        _, connection = await loop.create_unix_connection(kind, node.path)
     else:
-        host, port = options.get("host", "localhost"), options.get("port", 6379)
-        _, connection = await loop.create_connection(Connection, host, port, ssl=_tls(options))
-    if password := options.get("password"):
-        user = (options["username"],) if options.get("username") else ()
-        await _expect_ok(connection, "AUTH", *user, password)
-    if options.get("db"):
-        await _expect_ok(connection, "SELECT", options["db"])
+        tls = ssl.create_default_context(cafile=login.authorities) if login.tls else None
+        _, connection = await loop.create_connection(kind, node.host, node.port, ssl=tls)
+    try:
+        if login.password:
+            user = (login.username,) if login.username else ()
+            await _expect_ok(connection, "AUTH", *user, login.password)
+        if login.db:
+            await _expect_ok(connection, "SELECT", login.db)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
 async def _expect_ok(connection: Connection, *command: Argument) -> None:
     answer = await connection.call(*command)
     if answer != b"OK":
-        connection.close()
         raise ConnectionError(f"Redis refused {command[0]!r}: {answer!r}")
-
-
-def _tls(options: dict[str, Any]) -> ssl.SSLContext | None:
-    if options.get("connection_class") is not SSLConnection:
-        return None
-    return ssl.create_default_context(cafile=options.get("ssl_ca_certs"))

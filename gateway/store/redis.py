@@ -11,29 +11,33 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import hiredis
-from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
 
 from gateway.errors import StoreAway
-from gateway.store.connection import Argument, Connection, connect
+from gateway.settings.redis_url import RedisAt, parse
+from gateway.store.connection import AnyConnection, Argument, Connection
+from gateway.store.finding import find
 from gateway.store.scripts import Call
+from gateway.store.subscription import Subscription
 
 log = logging.getLogger("sekisho.store")
 
 # After this many failures in a row requests are refused at once for a moment, instead of each waiting its timeout.
 _FAILURES_TO_OPEN = 3
 _OPEN_SECONDS = 0.5
+# How a server begins that is not, or is no longer, the one for our writes: https://valkey.io/topics/cluster-spec
+_ELSEWHERE = ("MOVED", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS")
 
 
 class Store:
     """Raises nothing but StoreAway, `subscribed` excepted."""
 
-    def __init__(self, url: str, timeout: float, on_answer: Callable[[float], None] | None = None) -> None:
-        """`on_answer` is told the seconds of each round trip that came back."""
-        self._url = url
+    def __init__(self, at: RedisAt | str, timeout: float, on_answer: Callable[[float], None] | None = None) -> None:
+        """`at` may be a URL. `on_answer` is told the seconds of each round trip that came back."""
+        self._at = parse(at) if isinstance(at, str) else at
         self._on_answer = on_answer
         self._timeout = timeout
         self._connection: Connection | None = None
+        self._subscriptions: set[Subscription] = set()
         self._connecting = asyncio.Lock()
         self._failures = 0
         self._open_until = 0.0
@@ -62,16 +66,23 @@ class Store:
         return self._checked((await self._ask([arguments]))[0])
 
     @asynccontextmanager
-    async def subscribed(self, channel: str) -> AsyncIterator[PubSub]:
-        """A connection of its own that hears `channel`. Its errors pass through: the listener owns reconnection."""
-        client: Any = Redis.from_url(self._url, socket_connect_timeout=self._timeout, socket_timeout=None)
-        pubsub = client.pubsub(ignore_subscribe_messages=True)
+    async def subscribed(self, channel: str) -> AsyncIterator[Subscription]:
+        """A connection of its own that hears `channel`. Raises OSError, as does what it yields: the listener begins
+        again. It ends with the connection for calls at the latest, whose loss is noticed even where nothing is said.
+        """
+        async with asyncio.timeout(self._timeout):
+            await self._reconnected()
+            subscription = await self._opened(Subscription)
+            self._subscriptions.add(subscription)
+            try:
+                await subscription.subscribe(channel)
+            except BaseException:
+                self._forget(subscription)
+                raise
         try:
-            await pubsub.subscribe(channel)
-            yield pubsub
+            yield subscription
         finally:
-            await pubsub.aclose()
-            await client.aclose()
+            self._forget(subscription)
 
     def hold(self) -> None:
         """From now on it is away for everybody, until `release`."""
@@ -82,7 +93,7 @@ class Store:
 
     def beside(self) -> Store:
         """Another one to the same server, which is not held."""
-        return Store(self._url, self._timeout)
+        return Store(self._at, self._timeout)
 
     async def aclose(self) -> None:
         if self._connection is not None:
@@ -90,7 +101,9 @@ class Store:
             await asyncio.sleep(0)  # the transport ends in the next turn of the loop
 
     async def _ask(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        """The answers, in time; asked once more where the connection broke, for all that is asked is idempotent."""
+        """The answers, in time; asked once more where the connection broke or another server took over, for all that is
+        asked is idempotent.
+        """
         began = time.monotonic()
         if self._open_until > began:
             raise _away(unasked=True)
@@ -113,14 +126,28 @@ class Store:
         connection = self._connection
         if connection is None or not connection.alive:
             connection = await self._reconnected()
-        answers = [connection.call(*command) for command in commands]
-        return [await answer for answer in answers]
+        asked = [connection.call(*command) for command in commands]
+        answers = [await answer for answer in asked]
+        for answer in answers:
+            if isinstance(answer, hiredis.ReplyError) and str(answer).startswith(_ELSEWHERE):
+                connection.close()
+                raise ConnectionResetError(f"it is no longer the server to ask: {answer}")
+        return answers
 
     async def _reconnected(self) -> Connection:
         async with self._connecting:
             if self._connection is None or not self._connection.alive:
-                self._connection = await connect(self._url)
+                for subscription in self._subscriptions:
+                    subscription.close()
+                self._connection = await self._opened(Connection)
             return self._connection
+
+    async def _opened(self, kind: type[AnyConnection]) -> AnyConnection:
+        return await find(self._at, kind, self._timeout / 2)
+
+    def _forget(self, subscription: Subscription) -> None:
+        subscription.close()
+        self._subscriptions.discard(subscription)
 
     def _checked(self, answer: Any) -> Any:
         """An error answer (out of memory, read-only replica, loading) means as much as none."""

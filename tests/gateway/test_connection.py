@@ -10,11 +10,18 @@ from pathlib import Path
 import hiredis
 import pytest
 
-from gateway.store.connection import Connection, connect
+from gateway.settings.redis_url import parse
+from gateway.store import connection as wire
+from gateway.store.connection import Connection
 from gateway.store.redis import Store
 from gateway.store.scripts import Script
 from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import start_valkey
+
+
+async def connect(url: str) -> Connection:
+    at = parse(url)
+    return await wire.connect(at.nodes[0], at.login, Connection)
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import redis
 
 from backends.fake import FakeBackend, Script, chat_script
 from gateway.errors import StoreAway
@@ -17,6 +19,7 @@ from gateway.store import keys
 from gateway.store.key_table import KEYS
 from gateway.store.redis import Store
 from gateway.store.scripts import Script as LuaScript
+from gateway.store.subscription import Subscription
 from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import StartDoor, ask, error_of, eventually, start_valkey
 
@@ -168,3 +171,51 @@ async def test_a_script_that_redis_does_not_know_yet_still_runs_before_the_next(
     answers = await store.run_all(first.call(("{sekisho}:test",)), second.call(("{sekisho}:test",)))
     assert answers == [1, b"first"]
     await store.aclose()
+
+
+async def test_a_server_that_has_become_a_replica_is_left(server: Server) -> None:
+    store = Store(server.url, REDIS_TIMEOUT)
+    await store.command("SET", "{sekisho}:test", "before")
+    await store.command("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(StoreAway) as refusal:
+        await store.command("SET", "{sekisho}:test", "meanwhile")
+    assert "READONLY" in str(refusal.value.__cause__)
+    await store.command("REPLICAOF", "NO", "ONE")
+    await store.command("SET", "{sekisho}:test", "after")
+    assert await store.command("GET", "{sekisho}:test") == b"after"
+    await store.aclose()
+
+
+async def test_a_subscription_hears_in_order_and_ends_with_the_connection_for_calls(server: Server) -> None:
+    store = Store(server.url, REDIS_TIMEOUT)
+    heard: list[bytes] = []
+
+    async def listen() -> None:
+        async with store.subscribed("news") as messages:
+            await store.command("PUBLISH", "news", "ready")
+            async for message in messages:
+                heard.append(message)
+
+    listener = asyncio.create_task(listen())
+    await eventually(lambda: heard == [b"ready"])
+    for number in range(100):
+        await store.command("PUBLISH", "news", number)
+    await eventually(lambda: heard[1:] == [str(number).encode() for number in range(100)])
+    with redis.Redis.from_url(server.url) as other:
+        other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await store.command("PING")  # on another connection, perhaps to another server
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(listener, 10)
+    await store.aclose()
+
+
+async def test_who_is_too_far_behind_to_hear_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.subscription._MOST_UNHEARD", 3)
+    messages, transport = Subscription(), Mock(is_closing=lambda: False)
+    transport.abort = lambda: messages.connection_lost(None)
+    messages.connection_made(transport)
+    messages.data_received(b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$4\r\nmore\r\n" * 4)
+    heard = aiter(messages)
+    assert [await anext(heard) for _ in range(3)] == [b"more"] * 3
+    with pytest.raises(ConnectionResetError):
+        await anext(heard)

@@ -19,7 +19,6 @@ from typing import Any
 
 import aiohttp
 import msgspec
-import redis
 
 from gateway.identity.api_keys import KeyRing
 from gateway.identity.records import Key, ServiceAccount
@@ -30,20 +29,23 @@ from gateway.store.records import Records
 from gateway.store.redis import Store
 from gateway.usage import ledger
 from tests.conftest import REDIS_TIMEOUT
-from tests.gateway.conftest import CHAT, start_valkey
+from tests.gateway.conftest import CHAT
 from tests.system.counting_engine import MODEL
 from tests.system.driving import COMMAND, clean_environment
+from tests.system.redis_servers import Alone, Servers
 
 ACTOR = Actor("tests", "tests", "cli", "here")
 PEOPLE = 6
 PLENTY = 10**9
+_SECONDS = 90.0  # for what takes one where the machine has time
 
 
 class Fleet:
-    """A Valkey that forgets nothing, the engine, and gateways, by number. An asynchronous context manager."""
+    """A Valkey that forgets nothing, or other servers, the engine, and gateways, by number. A context manager."""
 
-    def __init__(self, folder: Path, gateways: int, **settings: str) -> None:
+    def __init__(self, folder: Path, gateways: int, servers: Servers | None = None, **settings: str) -> None:
         self._folder = folder
+        self._servers = servers or Alone(folder)
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(gateways)]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._settings = settings
@@ -51,28 +53,35 @@ class Fleet:
         self._key = ""
 
     async def __aenter__(self) -> Fleet:
-        self.start_valkey()
-        self._start_engine()
-        connector = aiohttp.UnixConnector(str(self._engine_socket))
-        self._to_engine = aiohttp.ClientSession("http://engine", connector=connector)
-        await self._put_records()
-        for number in range(len(self._listeners)):
-            self.start(number)
-        headers = {"authorization": f"Bearer {self._key}"}
-        timeout = aiohttp.ClientTimeout(total=30)
-        self.client = aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
-        await asyncio.gather(*map(self.ready, range(len(self._listeners))))
+        async with contextlib.AsyncExitStack() as stack:
+            await self._open(stack)
+            self._stack = stack.pop_all()  # without a fault: what was opened is closed later
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
-        await self._to_engine.close()
+        await self._stack.aclose()
+
+    async def _open(self, stack: contextlib.AsyncExitStack) -> None:
+        stack.callback(self._servers.stop)
+        self._servers.start()
+        stack.callback(self._end_processes)
+        self._start_engine()
+        connector = aiohttp.UnixConnector(str(self._engine_socket))
+        self._to_engine = await stack.enter_async_context(aiohttp.ClientSession("http://engine", connector=connector))
+        await self._put_records()
+        for number in range(len(self._listeners)):
+            self.start(number)
+        headers, timeout = {"authorization": f"Bearer {self._key}"}, aiohttp.ClientTimeout(total=_SECONDS)
+        client = aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
+        self.client = await stack.enter_async_context(client)
+        await asyncio.gather(*map(self.ready, range(len(self._listeners))))
+
+    def _end_processes(self) -> None:
         for process in (*self._processes.values(), self._engine):
             process.kill()
             process.wait()
         for listener in self._listeners:
             listener.close()
-        self.stop_valkey()
 
     def url(self, number: int) -> str:
         return f"http://127.0.0.1:{self._listeners[number].getsockname()[1]}"
@@ -81,12 +90,12 @@ class Fleet:
         """Its port is open even while it is not there: who comes then waits, as with any supervisor that holds it."""
         listener = self._listeners[number]
         environment = clean_environment(
-            SEKISHO_REDIS_URL=self.redis_url,
+            SEKISHO_REDIS_URL=self._servers.url,
             SEKISHO_DATA_DIR=str(self._folder),
             SEKISHO_ENGINE_KIND="native",
             SEKISHO_ENGINE_URL=f"unix:{self._engine_socket}",
             SEKISHO_TARGET_TOKENS_PER_SECOND="0",
-            **self._settings,
+            **self._servers.settings | self._settings,
         )
         with (self._folder / f"gateway-{number}.log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
@@ -104,17 +113,15 @@ class Fleet:
     def logs(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self._folder.glob("gateway-*.log")))
 
-    def start_valkey(self) -> None:
-        self._valkey, self.redis_url = start_valkey(self._folder, "--appendonly", "yes")
-        self.redis = redis.Redis.from_url(self.redis_url)
+    @property
+    def redis(self) -> Any:
+        return self._servers.client()
 
-    def stop_valkey(self) -> None:
-        self.redis.close()
-        self._valkey.terminate()
-        self._valkey.wait()
+    def store(self) -> Store:
+        return Store(self._servers.at, REDIS_TIMEOUT)
 
     async def ready(self, number: int) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + _SECONDS
         while True:
             with contextlib.suppress(aiohttp.ClientError):
                 async with self.client.get(f"{self.url(number)}/readyz") as response:
@@ -140,7 +147,7 @@ class Fleet:
     async def booked(self) -> dict[str, int]:
         """What the ledger and the quotas' counters have, under the engine's names."""
         sums: Counter[str] = Counter()
-        store = Store(self.redis_url, REDIS_TIMEOUT)
+        store = self.store()
         today = datetime.now(UTC).date()
         async for accounts in ledger.booked(store, [today - timedelta(days=1), today]):
             for account in accounts:
@@ -175,7 +182,7 @@ class Fleet:
             self._engine = subprocess.Popen(command, env=clean_environment(), stdout=log, stderr=log)
 
     async def _put_records(self) -> None:
-        store = Store(self.redis_url, REDIS_TIMEOUT)
+        store = self.store()
         directory = Directory(Records(store))
         await directory.create(ACTOR, ServiceAccount(id="ci"))
         ring = KeyRing(directory, load_server_key(self._folder))
@@ -185,6 +192,41 @@ class Fleet:
         limits |= {"tokens_per_minute": PLENTY, "concurrent_requests": 10_000}
         await directory.create(ACTOR, msgspec.convert({"id": "all", "each": False, **limits}, Policy))
         await store.aclose()
+
+
+async def answered(fleet: Fleet, number: int = 0) -> bool:
+    async with fleet.ask(number, 3, 0.0) as response:
+        return (await response.read()).endswith(b"[DONE]\n\n")
+
+
+async def until_answered(fleet: Fleet, number: int = 0, seconds: float = _SECONDS) -> None:
+    async with asyncio.timeout(seconds):
+        while not await answered(fleet, number):  # noqa: ASYNC110  other processes: they can only be asked
+            await asyncio.sleep(0.01)
+
+
+async def refused(fleet: Fleet, number: int) -> None:
+    async with fleet.ask(number, 3, 0.0) as response:
+        await response.read()
+        assert response.status == 503
+        assert int(response.headers["retry-after"]) > 0
+
+
+async def the_books_are_right(fleet: Fleet) -> None:
+    """Once the leases of the dead have run out. One more request: what has run out goes when somebody comes."""
+    deadline = time.monotonic() + _SECONDS
+    while left_over := fleet.left_over():
+        assert time.monotonic() < deadline, f"left over: {left_over}\n{fleet.logs()[-5000:]}"
+        await asyncio.sleep(0.2)
+        assert await answered(fleet)
+    counted, booked = await fleet.counted(), await fleet.booked()
+    print("the engine's count:", counted, "the books:", booked)
+    parts = ("prompt_tokens", "completion_tokens", "cached_tokens")
+    assert {part: booked[part] for part in parts} == {part: counted[part] for part in parts}
+    assert booked["input_tokens"] == counted["prompt_tokens"]
+    assert booked["output_tokens"] == counted["completion_tokens"]
+    assert booked["tokens"] == counted["prompt_tokens"] + counted["completion_tokens"]
+    assert not booked.get("estimated")
 
 
 async def keeps_asking(fleet: Fleet, gateways: int, seed: int, until: float, tally: Counter[str]) -> None:

@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 
 from tests.gateway.conftest import eventually
-from tests.system.fleet import Fleet, keeps_asking
+from tests.system.fleet import Fleet, answered, keeps_asking, refused, the_books_are_right, until_answered
+from tests.system.redis_servers import Alone, Servers
 
 pytestmark = pytest.mark.slow
 LEASE = 2.0
@@ -25,9 +26,9 @@ Start = Callable[..., Awaitable[Fleet]]
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
-        async def start(gateways: int, **settings: str) -> Fleet:
+        async def start(gateways: int, servers: Servers | None = None, **settings: str) -> Fleet:
             leases = {"SEKISHO_LEASE_SECONDS": str(LEASE)}
-            return await stack.enter_async_context(Fleet(tmp_path, gateways, **leases | settings))
+            return await stack.enter_async_context(Fleet(tmp_path, gateways, servers, **leases | settings))
 
         yield start
 
@@ -44,23 +45,6 @@ async def kills(fleet: Fleet, gateways: int, until: float) -> int:
     return died
 
 
-async def the_books_are_right(fleet: Fleet) -> None:
-    """Once the leases of the dead have run out. One more request: what has run out goes when somebody comes."""
-    deadline = time.monotonic() + 20
-    while left_over := fleet.left_over():
-        assert time.monotonic() < deadline, f"left over: {left_over}\n{fleet.logs()[-5000:]}"
-        await asyncio.sleep(0.2)
-        assert await answered(fleet)
-    counted, booked = await fleet.counted(), await fleet.booked()
-    print("the engine's count:", counted, "the books:", booked)
-    parts = ("prompt_tokens", "completion_tokens", "cached_tokens")
-    assert {part: booked[part] for part in parts} == {part: counted[part] for part in parts}
-    assert booked["input_tokens"] == counted["prompt_tokens"]
-    assert booked["output_tokens"] == counted["completion_tokens"]
-    assert booked["tokens"] == counted["prompt_tokens"] + counted["completion_tokens"]
-    assert not booked.get("estimated")
-
-
 async def test_gateways_are_killed_under_load_and_the_books_are_the_engines_own_count(start: Start) -> None:
     gateways, tally = 4, Counter[str]()
     fleet = await start(gateways, SEKISHO_MAX_CONCURRENCY="12")
@@ -75,19 +59,19 @@ async def test_gateways_are_killed_under_load_and_the_books_are_the_engines_own_
     await the_books_are_right(fleet)
 
 
-async def test_redis_restarts_under_load_streams_go_on_and_all_is_booked(start: Start) -> None:
-    gateways, tally = 2, Counter[str]()
-    fleet = await start(gateways, SEKISHO_MAX_CONCURRENCY="12")
+async def test_redis_restarts_under_load_streams_go_on_and_all_is_booked(start: Start, tmp_path: Path) -> None:
+    gateways, tally, valkey = 2, Counter[str](), Alone(tmp_path)
+    fleet = await start(gateways, valkey, SEKISHO_MAX_CONCURRENCY="12")
     until = time.monotonic() + 9
     async with asyncio.TaskGroup() as group:
         for seed in range(20):
             group.create_task(keeps_asking(fleet, gateways, seed, until, tally))
         await asyncio.sleep(2)
         async with fleet.ask(0, 150, 0.02) as in_flight:
-            fleet.stop_valkey()
+            valkey.stop()
             for _ in range(20):
                 await refused(fleet, random.randrange(gateways))
-            fleet.start_valkey()
+            valkey.start()
             back = time.monotonic()
             await until_answered(fleet)
             print(f"served again {time.monotonic() - back:.2f} s after Redis was back")
@@ -95,26 +79,6 @@ async def test_redis_restarts_under_load_streams_go_on_and_all_is_booked(start: 
     print("the clients saw:", dict(tally))
     assert tally["200"] > 100
     await the_books_are_right(fleet)
-
-
-async def refused(fleet: Fleet, number: int) -> None:
-    async with fleet.ask(number, 3, 0.0) as response:
-        await response.read()
-        assert response.status == 503
-        assert int(response.headers["retry-after"]) > 0
-
-
-async def until_answered(fleet: Fleet) -> None:
-    async with asyncio.timeout(5):
-        while True:
-            if await answered(fleet):
-                return
-            await asyncio.sleep(0.01)
-
-
-async def answered(fleet: Fleet, number: int = 0) -> bool:
-    async with fleet.ask(number, 3, 0.0) as response:
-        return (await response.read()).endswith(b"[DONE]\n\n")
 
 
 async def test_a_killed_gateway_leaves_no_turn_taken_past_its_lease(start: Start) -> None:
