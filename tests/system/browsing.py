@@ -14,7 +14,7 @@ from tests.system.whole import Whole
 PATIENCE = 120_000  # ms; an engine shares two processors with browsers and with other tests
 expect.set_options(timeout=PATIENCE)
 
-# Which this model does, and does not end.
+# Which this model does, and does not end; where a word were lost or said twice, its counting would tell.
 LONG = "List the numbers from 1 to 100, like this: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
 
 Open = Callable[..., Awaitable[Page]]
@@ -64,3 +64,9 @@ async def begun(page: Page, beyond: int = 0) -> str:
       return last?.getAttribute("aria-busy") === "true" && text.length > beyond && text;
     }"""
     return str(await (await page.wait_for_function(wait, arg=beyond)).json_value())
+
+
+def is_counting(text: str) -> bool:
+    """Whether the answer is one after the other, without a gap. The last number may be half of one."""
+    numbers = [int(number) for number in text.strip(" ,").split(", ")][:-1]
+    return numbers == list(range(1, len(numbers) + 1))

@@ -8,8 +8,8 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.gateway.chromium import NewContext, new_context, picture
-from tests.gateway.web.chatting import ask, finished
-from tests.system.browsing import LONG, Open, at_the_provider, begun, open_as, said, set_options
+from tests.gateway.web.chatting import answers, ask, finished
+from tests.system.browsing import LONG, Open, at_the_provider, begun, is_counting, open_as, said, set_options
 from tests.system.whole import Whole, whole
 
 __all__ = ["new_context", "open_as", "whole"]
@@ -36,12 +36,15 @@ async def test_a_person_signs_in_asks_watches_and_stops(whole: Whole, new_contex
     await expect(finished(page)).to_contain_text("Stopped.")
     kept = await said(page).inner_text()
     assert kept.startswith(longer)
-    await page.reload()
+    await page.get_by_role("button", name="New chat").first.click()
+    await expect(answers(page)).to_have_count(0)
+    await page.go_back()
     await expect(said(page)).to_have_text(kept)
     await page.get_by_role("button", name="Continue").click()
-    assert (await begun(page, len(kept))).startswith(kept)
+    assert (await begun(page, len(kept) + 10)).startswith(kept)
     await page.get_by_role("button", name="Stop", exact=True).click()
-    await expect(finished(page)).to_have_count(1)
+    await expect(finished(page)).to_contain_text("Stopped.")
+    assert is_counting(await said(page).inner_text())
 
 
 async def test_a_reload_in_its_middle_and_a_second_tab_lose_nothing_of_an_answer(whole: Whole, open_as: Open) -> None:
@@ -59,6 +62,7 @@ async def test_a_reload_in_its_middle_and_a_second_tab_lose_nothing_of_an_answer
     await expect(finished(page)).to_contain_text("Stopped.")
     kept = await said(page).inner_text()
     assert kept.startswith(after)
+    assert is_counting(kept)
     await expect(said(other)).to_have_text(kept)
     await set_options(other, 8)
     await ask(other, "Thank you.")
@@ -141,13 +145,14 @@ async def test_a_gateway_that_is_killed_in_mid_answer_loses_no_word_that_was_sai
         page = await open_as("jiro", "/chat")
         await set_options(page, 6000)
         await ask(page, LONG)
-        before = await begun(page)
+        before = await begun(page, 20)
     gateway.kill()
     await expect(finished(page).get_by_role("alert")).to_contain_text("The gateway that wrote this answer failed.")
     kept = await said(page).inner_text()
     assert kept.startswith(before)
     await picture(page, "whole-killed")
     await page.get_by_role("button", name="Continue").click()
-    assert (await begun(page, len(kept))).startswith(kept)
+    assert (await begun(page, len(kept) + 10)).startswith(kept)
     await page.get_by_role("button", name="Stop", exact=True).click()
     await expect(finished(page)).to_contain_text("Stopped.")
+    assert is_counting(await said(page).inner_text())
