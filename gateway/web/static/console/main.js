@@ -106,4 +106,6 @@ function showNav(current) {
   const link = (name) =>
     h("a", { href: `${ROOT}/${name}`, "aria-current": name === current ? "page" : null }, say(name));
   fill(nav, [...PAGES.keys()].map(link), h("a", { href: "/plan" }, say("planner")));
+  // On a telephone the links are a strip that scrolls.
+  nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
