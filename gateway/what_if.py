@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -24,8 +26,10 @@ from gateway.settings import Settings
 from gateway.store.redis import Store
 from gateway.usage import ledger, report
 from gateway.usage.ledger import Booked
+from gateway.usage.sheet import safe
 
 _DAYS = 7
+_COLUMNS = ("day", "whom", "name", "limit", "value", "why", "used", "over", "requests", "refused")
 _NOTES = (
     "Refused requests are an estimate: the day's requests times the part of the day's use that is over, rounded up. "
     "It is exact where a limit counts requests, and for models that are not allowed.",
@@ -110,6 +114,21 @@ async def what_if(
         not_known=[NotKnown(limit=name, reason=reason) for name, reason in not_known(policy).items()],
         notes=[*_NOTES, *_zone(settings.quota_time_zone)],
     )
+
+
+def as_csv(found: WhatIfShown) -> str:
+    """A row each, for a spreadsheet; without the notes."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(_COLUMNS)
+    writer.writerows([_cell(getattr(row, name)) for name in _COLUMNS] for row in found.data)
+    return text.getvalue()
+
+
+def _cell(value: date | int | str | tuple[str, ...] | None) -> date | int | str:
+    if isinstance(value, tuple):
+        value = ", ".join(value)
+    return safe(value or "") if value is None or isinstance(value, str) else value
 
 
 class _Known:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")]
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+
+
+class KeyState(StrEnum):
+    GOOD = "good"
+    EXPIRED = "expired"
+
 
 app = typer.Typer(no_args_is_help=True, help="Make, list, rotate and revoke API keys.")
 
@@ -84,6 +91,7 @@ def create(
 @app.command("list")
 def list_(
     owner: Annotated[str, typer.Option(help="user:ID or service_account:ID.")] = "",
+    state: Annotated[KeyState | None, typer.Option(help="Those alone.")] = None,
     limit: Limit = 1000,
     as_json: Json = False,
     data_dir: datadir.Option = None,
@@ -95,7 +103,8 @@ def list_(
 
     async def work(office: Office) -> Page[KeyShown]:
         async def read(after: str, count: int) -> Page[KeyShown]:
-            return await keys.listed(office, read_fields({"after": after, "limit": count, "owner": owner}, KeyQuery))
+            fields = {"after": after, "limit": count, "owner": owner, "state": state}
+            return await keys.listed(office, read_fields(fields, KeyQuery))
 
         return await gathered(read, limit)
 

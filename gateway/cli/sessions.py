@@ -32,7 +32,7 @@ def list_(
 
         return await gathered(read, limit)
 
-    columns = ("id", "user", "created", "seen", "ends", "address")
+    columns = ("id", "user", "name", "created", "seen", "ends", "address")
     show_list(in_office(data_dir, redis_url, work), columns, as_json)
 
 

@@ -26,12 +26,18 @@ class Settable(StrEnum):
     GROUPS = "groups"
 
 
+class UserState(StrEnum):
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+
+
 app = typer.Typer(no_args_is_help=True, help="See people, what they may do and why; set it; keep them out.")
 
 
 @app.command("list")
 def list_(
     search: Annotated[str, typer.Option(help="Part of a name, e-mail address or subject.")] = "",
+    state: Annotated[UserState | None, typer.Option(help="Those alone.")] = None,
     limit: Limit = 1000,
     as_json: Json = False,
     data_dir: datadir.Option = None,
@@ -43,13 +49,41 @@ def list_(
 
     async def work(office: Office) -> Page[UserShown]:
         async def read(after: str, count: int) -> Page[UserShown]:
-            fields = {"after": after, "limit": count, "search": search}
+            fields = {"after": after, "limit": count, "search": search, "state": state}
             return await users.listed(office, read_fields(fields, UserQuery))
 
         return await gathered(read, limit)
 
     columns = ("id", "name", "email", "role", "tenant", "disabled", "problem", "last_seen")
     show_list(in_office(data_dir, redis_url, work), columns, as_json)
+
+
+@app.command()
+def create(
+    issuer: Annotated[str, typer.Argument(metavar="ISSUER", help="One of the settings' issuers, spelled alike.")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="What the provider calls the person: `sub`.")],
+    name: Annotated[str, typer.Option(help="What people call them.")] = "",
+    email: Annotated[str, typer.Option(help="For people to recognise; nothing is decided by it.")] = "",
+    role: Annotated[Role | None, typer.Option(help="Goes before what sign-in decides.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Goes before what sign-in decides.")] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option(help="In place of those that the provider names, with commas between.")
+    ] = None,
+    as_json: Json = False,
+    data_dir: datadir.Option = None,
+    redis_url: RedisUrl = None,
+) -> None:
+    """Make somebody before the first sign-in, so that the right role waits for them."""
+    from gateway.identity.administration import users
+    from gateway.identity.administration.forms import UserNew, read_fields
+
+    given: dict[str, object] = {"issuer": issuer, "subject": subject, "name": name, "email": email}
+    given |= {"set_role": role, "set_tenant": tenant, "set_groups": parts(groups)}
+
+    async def work(office: Office) -> UserShown:
+        return await users.create(office, actor(), read_fields(given, UserNew))
+
+    show_one(in_office(data_dir, redis_url, work), as_json)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from backends.errors import BackendError
 from gateway.errors import BadRequest, Conflict, NotFound
 from gateway.routing.fleet import Fleet
-from gateway.routing.member import Member
+from gateway.routing.member import Member, NoKey, key_of
 from gateway.routing.placing import MOST_ORDERS, Placed, Placing
 from gateway.routing.shown import BackendShown, Ordered, shown, shown_disabled
 from gateway.settings.engines import BackendSettings
@@ -22,6 +22,14 @@ from gateway.store.directory import Actor, Directory
 _TRIAL_SECONDS = 60.0
 _LARGEST_ANSWER = 1024 * 1024
 _LONGEST_REASON = 500
+
+
+class Engines(NamedTuple):
+    """What administrators work with."""
+
+    directory: Directory
+    placing: Placing
+    fleet: Fleet
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,32 +43,30 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
-def every(fleet: Fleet, placing: Placing) -> list[BackendShown]:
+def every(engines: Engines) -> list[BackendShown]:
     """Those that are disabled come last."""
-    now = time.monotonic()
+    (_, placing, fleet), now = engines, time.monotonic()
     there = [shown(member, fleet.line(member), now, _ordered(placing, name)) for name, member in fleet.members.items()]
     return [*there, *(shown_disabled(one, _ordered(placing, name)) for name, one in placing.disabled.items())]
 
 
-async def change(
-    directory: Directory, placing: Placing, fleet: Fleet, actor: Actor, name: str, fields: dict[str, Any]
-) -> BackendShown:
+async def change(engines: Engines, actor: Actor, name: str, fields: dict[str, Any]) -> BackendShown:
     """An order about an engine: its `use`, its `weight`."""
-    _find(fleet, placing, name)
+    _find(engines, name)
+    if fields.get("use", "disabled") != "disabled":
+        _check_key(engines.placing, name)
 
     def edit(order: Placed) -> Placed:
         return msgspec.structs.replace(order, **fields)
 
-    await _put(directory, actor, name, edit)
-    await placing.look()
-    return _find(fleet, placing, name)
+    await _put(engines.directory, actor, name, edit)
+    await engines.placing.look()
+    return _find(engines, name)
 
 
-async def add(
-    directory: Directory, placing: Placing, fleet: Fleet, actor: Actor, fields: dict[str, Any], api_key: str | None
-) -> BackendShown:
+async def add(engines: Engines, actor: Actor, fields: dict[str, Any], api_key: str | None) -> BackendShown:
     """An engine beside those of the settings."""
-    name = str(fields["name"])
+    placing, name = engines.placing, str(fields["name"])
     if len(placing.orders) >= MOST_ORDERS:
         raise Conflict(f"At most {MOST_ORDERS} engines have orders. Remove some first.")
     try:
@@ -70,34 +76,35 @@ async def add(
         where = ".".join(str(part) for part in fault["loc"])
         message = fault["msg"].removeprefix("Value error, ")
         raise BadRequest(f"{where or 'backend'}: {message}", param=where or None) from None
-    if name in {one.name for one in every(fleet, placing)}:
+    if name in {one.name for one in every(engines)}:
         raise Conflict(f"There is a backend {name!r} already.", param="name")
     sealed = placing.sealed(name, api_key) if api_key else ""
-    await directory.create(actor, Placed(id=name, created=int(time.time()), added=fields, api_key=sealed))
+    await engines.directory.create(actor, Placed(id=name, created=int(time.time()), added=fields, api_key=sealed))
     await placing.look()
-    return _find(fleet, placing, name)
+    return _find(engines, name)
 
 
-async def remove(directory: Directory, placing: Placing, fleet: Fleet, actor: Actor, name: str) -> None:
+async def remove(engines: Engines, actor: Actor, name: str) -> None:
     """One that was added: it takes nobody new, what runs there may finish."""
-    _find(fleet, placing, name)
-    if name in placing.named:
+    _find(engines, name)
+    if name in engines.placing.named:
         raise Conflict(f"The backend {name!r} is named by the settings. Disable it here, or take it out there.")
-    await directory.delete(actor, Placed, name)
-    await placing.look()
+    await engines.directory.delete(actor, Placed, name)
+    await engines.placing.look()
 
 
-async def attempt(directory: Directory, placing: Placing, fleet: Fleet, actor: Actor, name: str) -> Trial:
+async def attempt(engines: Engines, actor: Actor, name: str) -> Trial:
     """Ask an engine something now, whatever is known of its health; nobody is charged."""
-    _find(fleet, placing, name)
-    member = fleet.members.get(name)
+    _find(engines, name)
+    member = engines.fleet.members.get(name)
     if member is None:
         raise Conflict(f"The backend {name!r} is disabled. Enable it first.")
     if not member.names:
-        await fleet.look()
+        await engines.fleet.look()
     model = min(member.names, default="")
     trial = await _tried(member, model) if model else _failed(name, "", time.monotonic(), "It lists no model.")
-    await directory.note(actor, "backend.test", f"backend:{name}", {"ok": trial.ok, "error": trial.error})
+    told = {"ok": trial.ok, "error": trial.error}
+    await engines.directory.note(actor, "backend.test", f"backend:{name}", told)
     return trial
 
 
@@ -152,8 +159,18 @@ async def _put(directory: Directory, actor: Actor, name: str, edit: Callable[[Pl
     await directory.change(actor, Placed, name, edit)
 
 
-def _find(fleet: Fleet, placing: Placing, name: str) -> BackendShown:
-    for one in every(fleet, placing):
+def _check_key(placing: Placing, name: str) -> None:
+    """An engine that was disabled may have lost its key: then no gateway could follow the order. Raises Conflict."""
+    if (settings := placing.disabled.get(name)) is None:
+        return
+    try:
+        key_of(settings)
+    except NoKey as error:
+        raise Conflict(f"{error}. Nothing was changed: put the key back, then enable the engine.") from None
+
+
+def _find(engines: Engines, name: str) -> BackendShown:
+    for one in every(engines):
         if one.name == name:
             return one
     raise NotFound(f"There is no backend {name[:64]!r}.", param="id")

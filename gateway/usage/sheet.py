@@ -18,7 +18,7 @@ def as_csv(report: UsageShown) -> str:
     writer = csv.writer(text)
     writer.writerow((report.by, "name", *Sums.__struct_fields__))
     for row in report.data:
-        writer.writerow((_safe(row.id), _safe(row.name or ""), *_amounts(row)))
+        writer.writerow((safe(row.id), safe(row.name or ""), *_amounts(row)))
     if report.others is not None:
         writer.writerow((_OTHERS, "", *_amounts(report.others)))
     return text.getvalue()
@@ -28,6 +28,6 @@ def _amounts(sums: Sums) -> list[int | str]:
     return [getattr(sums, name) for name in Sums.__struct_fields__]
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """A spreadsheet shows what follows an apostrophe as it stands. Spaces before a sign do not disarm it."""
     return f"'{text}" if text.lstrip(" \u3000").startswith(_FORMULA) else text

@@ -111,6 +111,16 @@ def test_a_person_is_shown_with_the_role_and_why(terminal: Terminal, someone: Us
     assert terminal.json("users", "list", "--search", "else")["data"] == []
 
 
+def test_a_person_is_made_before_the_first_sign_in(terminal: Terminal) -> None:
+    more = ("--name", "Hanako", "--role", "auditor", "--groups", "a,b")
+    made = terminal.json("users", "create", "https://idp.example", "hanako", *more)
+    assert (made["name"], made["role"], made["groups"]) == ("Hanako", "auditor", ["a", "b"])
+    assert terminal.json("users", "show", made["id"]) == made
+    assert "already" in terminal.refuses("users", "create", "https://idp.example", "hanako")
+    terminal.tells("users", "disable", made["id"])
+    assert [one["id"] for one in terminal.json("users", "list", "--state", "disabled")["data"]] == [made["id"]]
+
+
 def test_what_was_set_is_left_to_sign_in_again(terminal: Terminal, someone: User) -> None:
     terminal.tells("users", "set", someone.id, "--role", "admin", "--tenant", "lab", "--groups", "")
     shown = terminal.json("users", "show", someone.id)

@@ -8,7 +8,7 @@ from gateway.api.admin.operation import Asked, Operation
 from gateway.identity.administration.forms import BackendChange, BackendNew
 from gateway.identity.administration.views import Deleted
 from gateway.routing import administration
-from gateway.routing.administration import Trial
+from gateway.routing.administration import Engines, Trial
 from gateway.routing.placing import Placed
 from gateway.routing.shown import BackendShown
 
@@ -23,34 +23,34 @@ class Backends(msgspec.Struct, frozen=True):
 
 async def look(asked: Asked) -> Backends:
     """Every engine: its state and why, what it serves, how busy it is, how quick it was lately"""
-    return Backends(administration.every(asked.door.fleet, asked.door.placing), asked.door.fleet.aliases)
+    return Backends(administration.every(_engines(asked)), asked.door.fleet.aliases)
 
 
 async def change(asked: Asked, body: BackendChange) -> BackendShown:
     """Drain, disable or enable an engine, or weigh it otherwise; everywhere within a second"""
-    door = asked.door
-    return await administration.change(door.directory, door.placing, door.fleet, asked.actor, asked.id, body.given())
+    return await administration.change(_engines(asked), asked.actor, asked.id, body.given())
 
 
 async def add(asked: Asked, body: BackendNew) -> BackendShown:
     """An engine beside those of the settings; its key is kept encrypted"""
     fields = body.given()
     key = fields.pop("api_key", None)
-    door = asked.door
-    return await administration.add(door.directory, door.placing, door.fleet, asked.actor, fields, key)
+    return await administration.add(_engines(asked), asked.actor, fields, key)
 
 
 async def delete(asked: Asked) -> Deleted:
     """Remove an engine that was added here; what runs there may finish"""
-    door = asked.door
-    await administration.remove(door.directory, door.placing, door.fleet, asked.actor, asked.id)
+    await administration.remove(_engines(asked), asked.actor, asked.id)
     return Deleted(id=asked.id, object=Placed.kind)
 
 
 async def test(asked: Asked) -> Trial:
     """Ask an engine a short question now, and say how long it took or what was wrong"""
-    door = asked.door
-    return await administration.attempt(door.directory, door.placing, door.fleet, asked.actor, asked.id)
+    return await administration.attempt(_engines(asked), asked.actor, asked.id)
+
+
+def _engines(asked: Asked) -> Engines:
+    return Engines(asked.door.directory, asked.door.placing, asked.door.fleet)
 
 
 OPERATIONS = (

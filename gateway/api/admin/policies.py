@@ -89,7 +89,7 @@ async def what_if(asked: Asked, body: WhatIfPost) -> WhatIfShown:
 OPERATIONS = (
     Operation("GET", "/admin/v1/policies", list_),
     Operation("GET", "/admin/v1/policies/effective", effective),
-    Operation("POST", "/admin/v1/policies/what-if", what_if, role="auditor"),
+    Operation("POST", "/admin/v1/policies/what-if", what_if, role="auditor", as_csv=replayed.as_csv),
     Operation("GET", "/admin/v1/policies/{id}", get),
     Operation("PUT", "/admin/v1/policies/{id}", put),
     Operation("DELETE", "/admin/v1/policies/{id}", delete),

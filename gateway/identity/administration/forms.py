@@ -160,10 +160,12 @@ class Paging(Form, frozen=True, kw_only=True):
 
 class UserQuery(Paging, frozen=True, kw_only=True):
     search: Annotated[str, Meta(max_length=200, description="Part of a name, e-mail address or subject.")] = ""
+    state: Annotated[Literal["enabled", "disabled"], Meta(description="Those alone.")] | None = None
 
 
 class KeyQuery(Paging, frozen=True, kw_only=True):
     owner: Annotated[str, Meta(max_length=100, description="user:ID or service_account:ID.")] = ""
+    state: Annotated[Literal["good", "expired"], Meta(description="Those alone; a revoked key is gone.")] | None = None
 
 
 class TrailQuery(Form, frozen=True, kw_only=True):

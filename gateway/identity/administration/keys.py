@@ -16,8 +16,15 @@ from gateway.store.directory import Actor
 
 
 async def listed(office: Office, query: KeyQuery) -> Page[KeyShown]:
-    wanted = (lambda key: key.owner == query.owner) if query.owner else None
-    found, following = await records(office, Key, query.after, query.limit, wanted)
+    now = time.time()
+
+    def wanted(key: Key) -> bool:
+        if query.state is not None and bool(key.expires and key.expires <= now) != (query.state == "expired"):
+            return False
+        return query.owner in ("", key.owner)
+
+    is_asked = query.owner or query.state
+    found, following = await records(office, Key, query.after, query.limit, wanted if is_asked else None)
     return page(await _shown(office, found), following)
 
 

@@ -19,9 +19,12 @@ async def listed(office: Office, query: UserQuery) -> Page[UserShown]:
     sought = query.search.casefold()
 
     def wanted(user: User) -> bool:
+        if query.state is not None and user.disabled != (query.state == "disabled"):
+            return False
         return any(sought in text.casefold() for text in (user.name, user.email, user.subject))
 
-    found, following = await records(office, User, query.after, query.limit, wanted if sought else None)
+    is_asked = sought or query.state
+    found, following = await records(office, User, query.after, query.limit, wanted if is_asked else None)
     return page([of_user(user) for user in found], following)
 
 

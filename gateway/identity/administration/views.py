@@ -115,11 +115,15 @@ class KeyMade(KeyShown, frozen=True, kw_only=True):
 
 
 class SessionShown(View, frozen=True, kw_only=True):
-    """seen: last used, to within a minute. ends: at the latest. agent: the browser in its own words."""
+    """name: the person's; null where there is none. seen: last used, to within a minute. ends: at the latest.
+
+    agent: the browser in its own words.
+    """
 
     id: str
     object: Literal["session"] = "session"
     user: str
+    name: str | None
     issuer: str
     created: int
     seen: int
@@ -229,8 +233,8 @@ def of_new_key(key: Key, secret: str, last_used: int | None = None) -> KeyMade:
     return KeyMade(**_key(key, last_used), key=secret)
 
 
-def of_session(session: Session) -> SessionShown:
-    return SessionShown(**session.public())
+def of_session(session: Session, name: str | None) -> SessionShown:
+    return SessionShown(**session.public(), name=name)
 
 
 def of_principal(who: Principal, reasons: tuple[str, ...]) -> WhoAmI:

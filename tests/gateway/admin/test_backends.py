@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +82,26 @@ async def test_a_disabled_engine_is_as_if_it_were_not_named(start: Engines) -> N
     await chat(door, 404)
     shown = await backend(door, "a")
     assert (shown["state"], shown["order"]) == ("disabled", {"added": False, "use": "disabled", "weight": None})
+
+
+async def test_an_engine_whose_key_is_gone_stays_disabled_until_it_is_back(
+    start_door: StartDoor, tmp_path: Path
+) -> None:
+    key = tmp_path / "engine.key"
+    key.write_text("secret-of-it")
+    described = [{"name": "a", "kind": "openai", "url": "http://127.0.0.1:9", "api_key_file": str(key)}]
+    door = await start_door(engines={}, backends=[*described, {"name": "b", "kind": "fake", "url": "http://nowhere"}])
+    await answer(door, "PATCH", "/backends/a", {"use": "disabled"})
+    key.unlink()
+    for use in ("enabled", "drained"):
+        async with door.client.patch("/admin/v1/backends/a", json={"use": use}) as response:
+            error = await error_of(response, 409, "conflict")
+        assert str(key) in error["message"]
+        assert "Nothing was changed" in error["message"]
+        assert (await backend(door, "a"))["order"]["use"] == "disabled"
+    await answer(door, "PATCH", "/backends/a", {"weight": 2})
+    key.write_text("secret-of-it")
+    assert (await answer(door, "PATCH", "/backends/a", {"use": "enabled"}))["order"]["use"] == "enabled"
 
 
 async def test_an_order_counts_at_another_gateway_and_after_a_restart(start: Engines) -> None:

@@ -125,6 +125,21 @@ async def test_a_deleted_key_ends(office: RunningDoor) -> None:
     await answer(office, "POST", f"/keys/{made['id']}/rotate", status=404)
 
 
+async def test_keys_are_listed_by_whether_they_still_open(office: RunningDoor) -> None:
+    assert office.app.door is not None
+    await answer(office, "POST", "/service-accounts", {"name": "robot"}, status=201)
+    owner = "service_account:robot"
+    for name, expires in (("for ever", None), ("for long", int(time.time()) + 1000), ("gone", int(time.time()) + 1000)):
+        body = {"owner": owner, "name": name, "expires": expires}
+        made = await answer(office, "POST", "/keys", body, status=201)
+    directory = office.app.door.directory
+    await directory.change(ACTOR, Key, made["id"], lambda key: msgspec.structs.replace(key, expires=1))
+    for state, names in (("good", {"for ever", "for long"}), ("expired", {"gone"})):
+        listed = await answer(office, "GET", f"/keys?owner={owner}&state={state}")
+        assert {key["name"] for key in listed["data"]} == names
+    assert [key["name"] for key in (await answer(office, "GET", "/keys?state=expired"))["data"]] == ["gone"]
+
+
 async def test_keys_are_listed_by_owner(office: RunningDoor) -> None:
     await account(office)
     await account(office, "other")

@@ -66,6 +66,20 @@ async def test_users_are_found_by_part_of_name_address_or_subject(office: Runnin
         assert listed["has_more"] is False
 
 
+async def test_users_are_found_by_whether_they_are_disabled(office: RunningDoor) -> None:
+    ids = [(await person(office, subject, name=subject))["id"] for subject in ("one", "two", "other")]
+    await answer(office, "PATCH", f"/users/{ids[1]}", {"disabled": True})
+
+    async def found(query: str) -> set[str]:
+        return {user["subject"] for user in (await answer(office, "GET", f"/users?{query}"))["data"]}
+
+    assert await found("state=disabled") == {"two"}
+    assert await found("state=enabled") >= {"one", "other"}
+    assert await found("state=enabled&search=ot") == {"other"}
+    assert await found("state=disabled&search=one") == set()
+    await answer(office, "GET", "/users?state=gone", status=400)
+
+
 async def test_a_long_list_is_read_page_by_page_without_gap_or_repetition(office: RunningDoor) -> None:
     made = {(await person(office, f"s-{number}", name="even" if number % 2 else "odd"))["id"] for number in range(25)}
     for search, expected in (("", 26), ("even", 12)):
@@ -151,13 +165,14 @@ async def test_a_tenant_is_what_a_header_can_hold(office: RunningDoor, tenant: s
 async def test_sessions_are_seen_and_ended_one_by_one_and_all_at_once(office: RunningDoor) -> None:
     door = office.app.door
     assert door is not None
-    user = await person(office)
+    user = await person(office, name="Aiko")
     ids = [(await door.sessions.begin(Arrival(user["id"], ISSUER, "10.0.0.1", "Firefox")))[1].id for _ in range(3)]
     listed = await answer(office, "GET", "/sessions?limit=2")
     rest = await answer(office, "GET", f"/sessions?limit=2&after={listed['next']}")
     assert [session["id"] for session in listed["data"] + rest["data"]] == sorted(ids)
     assert (listed["has_more"], rest["has_more"]) == (True, False)
     assert "sealed" not in listed["data"][0]
+    assert {session["name"] for session in listed["data"]} == {"Aiko"}
     assert len((await answer(office, "GET", f"/users/{user['id']}/sessions"))["data"]) == 3
     await answer(office, "DELETE", f"/sessions/{ids[0]}")
     await answer(office, "DELETE", f"/sessions/{ids[0]}", status=404)

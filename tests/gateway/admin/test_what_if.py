@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.identity.records import ServiceAccount, User, user_id
@@ -130,6 +133,24 @@ async def test_a_month_counts_from_its_first_day_and_only_days_asked_for_are_tol
         ("22", "service_account:rag", 1, 1),
     ]
     assert (await told(used, {"requests_per_month": 2}, to="2026-09-21"))["data"] == []
+
+
+async def test_a_sheet_has_the_same_rows_and_nothing_in_it_calculates(used: RunningDoor) -> None:
+    assert used.app.door is not None
+    await used.app.door.directory.change(None, User, ANN.id, lambda ann: msgspec.structs.replace(ann, name="=1+1"))
+    policy = {"applies_to": ["group:lab"], "requests_per_day": 1, "allowed_models": ["tiny", "small"]}
+    body = {"policy": policy, "from": "2026-09-21", "to": "2026-09-22"}
+    rows = (await answer(used, "POST", "/policies/what-if", body))["data"]
+    headers = {"accept": "text/csv"}
+    async with used.client.post("/admin/v1/policies/what-if", json=body, headers=headers) as response:
+        assert response.content_type == "text/csv"
+        sheet = list(csv.DictReader(io.StringIO((await response.read()).decode("utf-8-sig"))))
+    assert [(row["day"], row["whom"], int(row["refused"])) for row in sheet] == [
+        (row["day"], row["whom"], row["refused"]) for row in rows
+    ]
+    assert {(row["name"], row["value"]) for row in sheet if row["limit"] == "allowed_models"} == {
+        ("'=1+1", "tiny, small")
+    }
 
 
 async def test_rows_past_the_limit_are_left_out_and_counted(used: RunningDoor) -> None:

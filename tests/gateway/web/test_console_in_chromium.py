@@ -11,7 +11,9 @@ from playwright.async_api import Page, expect
 
 from backends.fake import FakeBackend, Script, chat_script
 from gateway.identity import local_link
+from gateway.identity.browser import SESSION
 from gateway.identity.records import User, user_id
+from gateway.identity.sessions import Arrival
 from tests.gateway.chromium import NewContext, enter, faults_of_access, picture
 from tests.gateway.conftest import RunningDoor, ask, eventually
 from tests.gateway.signing_in import SignInDoor
@@ -28,6 +30,7 @@ PAGES = (
     "backends",
     "users",
     "users/{user}",
+    "sessions",
     "groups",
     "service-accounts",
     "service-accounts/rag",
@@ -258,6 +261,11 @@ async def test_a_policy_is_tried_on_what_was_used(door: RunningDoor, new_context
     await expect(shown.locator("tbody tr")).to_have_count(1, timeout=30_000)
     await expect(shown.locator("tbody tr")).to_contain_text("1 of 1")
     await expect(shown).to_contain_text("Requests a minute: Use is kept by the day")
+    async with page.expect_download() as saving:
+        await shown.get_by_role("button", name="All as CSV").click()
+    saved = (await (await saving.value).path()).read_text("utf-8-sig").splitlines()
+    assert saved[0].startswith("day,whom,name,limit")
+    assert saved[1].endswith(",1,1")
     await page.get_by_label("Requests a minute").fill("-1")
     await page.get_by_label("Only these models").fill("")
     await page.get_by_role("button", name="Ask the ledger").click()
@@ -304,6 +312,55 @@ async def test_a_person_gets_a_role_is_disabled_and_both_are_undone(door: Runnin
     await page.get_by_role("button", name="Undo").click()
     await told(page, "Undone")
     assert await now() == ("auditor", None, False)
+
+
+async def test_somebody_is_made_before_they_come_and_found_by_state(
+    sign_in_door: SignInDoor, new_context: NewContext
+) -> None:
+    door = await sign_in_door(issuers=[{"issuer": ISSUER, "client_id": "gateway"}])
+    admin = await known(door, "boss", "Boss", set_role="admin")
+    assert door.app.door is not None
+    token, _ = await door.app.door.sessions.begin(Arrival(admin, ISSUER, "127.0.0.1", "Chromium"))
+    context = await new_context(locale="en-GB")
+    await context.add_cookies([{"name": SESSION, "value": token, "url": door.url}])
+    page = await context.new_page()
+    await page.goto(f"{door.url}/console/users")
+    await arrived(page)
+    await page.get_by_role("button", name="New user").click()
+    await page.get_by_label("Subject there").fill("coming")
+    await page.locator("dialog").get_by_label("Name", exact=True).fill(f"{EVIL} comes")
+    await page.locator("dialog").get_by_label("Role").select_option("auditor")
+    await picture(page, "console-new-user")
+    await confirm(page, "Save")
+    await told(page, f"The user {EVIL} comes was made.")
+    row = page.locator("tr", has_text="comes")
+    await expect(row).to_contain_text("auditor")
+    await page.get_by_label("State").select_option("disabled")
+    await page.get_by_role("button", name="Search").click()
+    await expect(page.locator("tbody tr")).to_have_count(0)
+    await page.get_by_label("State").select_option("enabled")
+    await page.get_by_role("button", name="Search").click()
+    await expect(row).to_have_count(1)
+    assert [one["set_role"] for one in (await api(door, "GET", "/users?search=coming"))["data"]] == ["auditor"]
+
+
+async def test_sessions_of_everybody_are_seen_and_ended(door: RunningDoor, new_context: NewContext) -> None:
+    assert door.app.door is not None
+    sessions, evil = door.app.door.sessions, user_id(ISSUER, "evil")
+    for agent in ("Firefox", "Opera", EVIL):
+        await sessions.begin(Arrival(evil, ISSUER, "10.0.0.7", agent))
+    page = await opened(door, new_context, "sessions")
+    await expect(page.locator("tbody tr")).to_have_count(4)
+    await page.locator("tr", has_text="Opera").get_by_role("button", name="Sign out here").click()
+    await expect(page.locator("dialog")).to_contain_text(f"This session of {EVIL} ends")
+    await confirm(page, "Sign out here")
+    await told(page, f"A session of {EVIL} was ended.")
+    await expect(page.locator("tbody tr")).to_have_count(3)
+    assert sorted(one.agent for one in await sessions.of_user(evil)) == [EVIL, "Firefox"]
+    await page.locator("tr", has_text="Firefox").get_by_role("button", name="Sign out everywhere").click()
+    await confirm(page, "Sign out everywhere")
+    await expect(page.locator("tbody tr")).to_have_count(1)
+    assert await sessions.of_user(evil) == []
 
 
 async def test_every_page_is_for_everybody_and_what_others_wrote_stays_inert(

@@ -7,13 +7,3 @@ export function asMarkdown({ title, head, messages }) {
   const parts = shown.map(({ role, content, model }) => `## ${role}${model ? ` (${model})` : ""}\n\n${content}\n`);
   return [`# ${title}\n`, ...parts].join("\n");
 }
-
-/** Hands a text to the browser to be saved. */
-export function download(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name.replace(/[\\/:*?"<>|\u0000-\u001f]/g, "_");
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
-}

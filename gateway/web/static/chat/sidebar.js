@@ -1,9 +1,9 @@
 // The list of conversations: searched, renamed, exported, deleted.
 
 import { fill, h } from "../lib/dom.js";
+import { download } from "../lib/download.js";
 import { number } from "../lib/format.js";
 import { confirmed, form } from "./dialogs.js";
-import { download } from "./exporting.js";
 import { icon } from "./icons.js";
 import { say } from "./words.js";
 

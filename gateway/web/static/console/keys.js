@@ -5,25 +5,30 @@ import { copyButton } from "../lib/clipboard.js";
 import { h } from "../lib/dom.js";
 import { moment } from "../lib/format.js";
 import { act } from "./act.js";
-import { buttons, filter, filters, listing, ownerLink, when } from "./table.js";
+import { asked, buttons, choose, filter, filters, listing, ownerLink, when } from "./table.js";
 import { CLASSES, say as common } from "./words/frame.js";
 import { say } from "./words/keys.js";
 
 const ROOT = "/admin/v1/keys";
 const ENDPOINTS = ["chat", "completions", "responses", "embeddings", "rerank", "models", "files", "batches"];
+const STATES = ["good", "expired"];
 const OVERLAP_SECONDS = 3600;
 
 export async function show(here) {
   const owner = here.query.get("owner") ?? "";
   here.place.append(
-    filters(here, filter(here, "owner", say("owner"), { maxlength: 100, placeholder: say("owner_hint") })),
+    filters(
+      here,
+      filter(here, "owner", say("owner"), { maxlength: 100, placeholder: say("owner_hint") }),
+      choose(here, "state", common("state"), [["", common("all")], ...STATES.map((name) => [name, say(name)])]),
+    ),
     await keysOf(here, owner),
   );
 }
 
 /** A card of the keys of an owner (user:ID, service_account:ID); empty: of everybody. */
 export async function keysOf(here, owner) {
-  const path = `${ROOT}?${new URLSearchParams({ owner })}`;
+  const path = `${ROOT}?${new URLSearchParams([["owner", owner], ...asked(here, "state")])}`;
   const make = h("button", { type: "button", onclick: () => create(here, owner) }, say("new_key"));
   return h(
     "section",

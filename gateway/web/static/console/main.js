@@ -13,6 +13,7 @@ const PAGES = new Map([
   ["queue", () => import("./queue.js")],
   ["backends", () => import("./backends.js")],
   ["users", () => import("./users.js")],
+  ["sessions", () => import("./sessions.js")],
   ["groups", () => import("./groups.js")],
   ["service-accounts", () => import("./service_accounts.js")],
   ["keys", () => import("./keys.js")],

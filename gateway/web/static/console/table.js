@@ -65,10 +65,15 @@ export async function listing(here, label, columns, path, { cursor = "after", no
 
 /** A form above a table: what is asked stands in the address. fields: elements with a name. */
 export function filters(here, ...fields) {
-  const form = h("form", { class: "filters", role: "search", onsubmit: asked }, fields, h("button", {}, say("search")));
+  const form = h(
+    "form",
+    { class: "filters", role: "search", onsubmit: submitted },
+    fields,
+    h("button", {}, say("search")),
+  );
   return form;
 
-  function asked(event) {
+  function submitted(event) {
     event.preventDefault();
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value !== ""));
     here.go(`${location.pathname}${query.size ? `?${query}` : ""}`);
@@ -77,6 +82,18 @@ export function filters(here, ...fields) {
 
 export function filter(here, name, label, props = {}) {
   return h("label", {}, label, h("input", { name, value: here.query.get(name) ?? "", maxlength: 300, ...props }));
+}
+
+/** One of [[value, text], ...]. */
+export function choose(here, name, label, choices) {
+  const options = choices.map(([value, text]) => h("option", { value }, text));
+  const [value] = choices.find(([one]) => one === here.query.get(name)) ?? choices[0];
+  return h("label", {}, label, h("select", { name, value }, options));
+}
+
+/** What the address asks of these, as a query. */
+export function asked(here, ...names) {
+  return new URLSearchParams([...here.query].filter(([name, value]) => names.includes(name) && value));
 }
 
 export function link(page, id, text = id) {

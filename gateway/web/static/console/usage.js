@@ -4,7 +4,7 @@ import { askJson } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { number, percent } from "../lib/format.js";
 import { columns as columnChart, gauge } from "./charts.js";
-import { filter, filters, subjectLink, table } from "./table.js";
+import { choose, filter, filters, subjectLink, table } from "./table.js";
 import { say } from "./words/records.js";
 
 const BY = ["user", "service_account", "group", "model", "key", "day"];
@@ -13,15 +13,11 @@ const DAY_MS = 86_400_000;
 
 export async function show(here) {
   const by = BY.includes(here.query.get("by")) ? here.query.get("by") : "user";
-  const choice = h(
-    "label",
-    {},
+  const choice = choose(
+    here,
+    "by",
     say("by"),
-    h(
-      "select",
-      { name: "by", value: by },
-      BY.map((name) => h("option", { value: name }, say(`by_${name}`))),
-    ),
+    BY.map((name) => [name, say(`by_${name}`)]),
   );
   const day = { type: "date" };
   here.place.append(filters(here, choice, filter(here, "from", say("from"), day), filter(here, "to", say("to"), day)));

@@ -2,19 +2,28 @@
 
 import { askJson } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { number } from "../lib/format.js";
 import { act } from "./act.js";
 import { keysOf } from "./keys.js";
+import { sessionsOf } from "./sessions.js";
 import { switchAct } from "./switch.js";
-import { buttons, facts, filter, filters, link, listing, table, when } from "./table.js";
+import { asked, choose, facts, filter, filters, link, listing, when } from "./table.js";
 import { ROLES, say as common } from "./words/frame.js";
 import { say } from "./words/people.js";
 
+const ROOT = "/admin/v1/users";
+const STATES = ["enabled", "disabled"];
+
 export async function show(here) {
   if (here.id) return showOne(here);
-  const search = here.query.get("search") ?? "";
-  here.place.append(filters(here, filter(here, "search", say("search_words"), { maxlength: 200, type: "search" })));
-  const path = `/admin/v1/users?${new URLSearchParams({ search })}`;
+  if (here.mayChange) await offerNew(here);
+  here.place.append(
+    filters(
+      here,
+      filter(here, "search", say("search_words"), { maxlength: 200, type: "search" }),
+      choose(here, "state", common("state"), [["", common("all")], ...STATES.map((name) => [name, common(name)])]),
+    ),
+  );
+  const path = `${ROOT}?${asked(here, "search", "state")}`;
   here.place.append(h("section", { class: "card" }, await listing(here, common("users"), columns, path)));
 }
 
@@ -29,7 +38,7 @@ const columns = [
 ];
 
 async function showOne(here) {
-  const path = `/admin/v1/users/${encodeURIComponent(here.id)}`;
+  const path = pathOf(here.id);
   const user = await askJson(path, { signal: here.signal });
   const { data: sessions } = await askJson(`${path}/sessions`, { signal: here.signal });
   const name = nameOf(user);
@@ -61,9 +70,42 @@ async function showOne(here) {
       ),
     ),
     acts(here, path, user, name),
-    sessionsOf(here, path, sessions, name),
+    sessionsOf(here, user.id, sessions, name),
     await keysOf(here, `user:${user.id}`),
   );
+}
+
+/** Somebody may be made before the first sign-in, where there is a provider to sign in with. */
+async function offerNew(here) {
+  const { data } = await askJson("/admin/v1/settings", { signal: here.signal });
+  const issuers = data.find(({ name }) => name === "issuers").value.map(({ issuer }) => issuer);
+  if (!issuers.length) return;
+  here.place.append(
+    h("div", {}, h("button", { class: "primary", onclick: () => make(here, issuers) }, say("new_user"))),
+  );
+}
+
+function make(here, issuers) {
+  const roles = [["", say("by_sign_in")], ...ROLES.map((role) => [role, common(`role_${role}`)])];
+  const choices = issuers.map((issuer) => [issuer, issuer]);
+  return act({
+    title: say("new_user"),
+    says: say("new_user_says"),
+    verb: common("save"),
+    fields: [
+      { name: "issuer", kind: "choice", label: say("issuer"), value: issuers[0], choices },
+      { name: "subject", kind: "text", label: say("subject"), hint: say("subject_hint"), required: true },
+      { name: "name", kind: "text", label: common("name"), empty: "" },
+      { name: "email", kind: "text", label: say("email"), empty: "" },
+      { name: "set_role", kind: "choice", label: common("role"), choices: roles },
+      { name: "set_tenant", kind: "text", label: common("tenant"), hint: say("left_to_sign_in") },
+      { name: "set_groups", kind: "list", label: say("groups"), hint: say("left_to_sign_in"), empty: null },
+    ],
+    run: (json) => askJson(ROOT, { json }),
+    done: (made) => say("new_user_done", { name: nameOf(made) }),
+    undo: (made) => () => askJson(pathOf(made.id), { method: "DELETE" }),
+    then: here.again,
+  });
 }
 
 function acts(here, path, user, name) {
@@ -113,53 +155,6 @@ function remove(here, path, name) {
   });
 }
 
-function sessionsOf(here, path, sessions, name) {
-  const end = ({ id }) =>
-    act({
-      title: say("end_session"),
-      says: say("end_session_says", { name }),
-      danger: true,
-      run: () => askJson(`/admin/v1/sessions/${encodeURIComponent(id)}`, { method: "DELETE" }),
-      done: () => say("end_session_done", { name }),
-      then: here.again,
-    });
-  const columns = [
-    { title: say("agent"), cell: (row) => row.agent },
-    { title: say("address"), cell: (row) => row.address },
-    { title: say("seen"), cell: (row) => when(row.seen) },
-    { title: say("ends"), cell: (row) => when(row.ends) },
-  ];
-  if (here.mayChange) {
-    columns.push({
-      title: common("acts"),
-      cell: (row) => buttons(row.agent, [say("end_session"), () => end(row), true]),
-    });
-  }
-  const all = h(
-    "button",
-    { type: "button", class: "danger", onclick: () => signOut(here, path, name) },
-    say("sign_out"),
-  );
-  return h(
-    "section",
-    { class: "card" },
-    h("h2", {}, say("sessions")),
-    table(say("sessions"), columns, sessions).element,
-    here.mayChange && sessions.length > 0 && all,
-  );
-}
-
-function signOut(here, path, name) {
-  return act({
-    title: say("sign_out"),
-    says: say("sign_out_says", { name }),
-    danger: true,
-    run: () => askJson(`${path}/sessions`, { method: "DELETE" }),
-    done: ({ ended }) => say("sign_out_done", { name, count: number(ended) }),
-    then: here.again,
-  });
-}
-
 function stateOf({ disabled, problem }) {
   return [
     h("span", { class: disabled ? "bad" : "good" }, common(disabled ? "disabled" : "enabled")),
@@ -173,4 +168,8 @@ function decided({ role, tenant, groups }) {
 
 function nameOf({ name, email, subject }) {
   return name || email || subject;
+}
+
+function pathOf(id) {
+  return `${ROOT}/${encodeURIComponent(id)}`;
 }

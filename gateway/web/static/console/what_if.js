@@ -1,13 +1,17 @@
 // With this policy on past days, who would have been refused? Asks, and changes nothing.
 
-import { askJson } from "../lib/api.js";
+import { ask, askJson } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
+import { download } from "../lib/download.js";
 import { number } from "../lib/format.js";
 import { shown } from "./differences.js";
 import { fieldName } from "./policy_fields.js";
 import { problem } from "./problem.js";
 import { ownerLink, table } from "./table.js";
 import { say } from "./words/policies.js";
+
+const PATH = "/admin/v1/policies/what-if";
+const MOST_ROWS = 10_000;
 
 /** given(): {name, policy}, as they stand now; name: null as long as it has none. */
 export function whatIf(here, given) {
@@ -35,11 +39,27 @@ export function whatIf(here, given) {
     try {
       const { name, policy } = given();
       const json = { policy, ...(name && { name }), ...days };
-      fill(answer, found(await askJson("/admin/v1/policies/what-if", { json, signal: here.signal })));
+      const shown = await askJson(PATH, { json, signal: here.signal });
+      fill(answer, found(shown), shown.data.length > 0 && sheet({ ...json, limit: MOST_ROWS }));
     } catch (fault) {
       if (fault.name !== "AbortError") fill(answer, problem(fault));
     }
   }
+}
+
+/** The same for a spreadsheet, with as many rows as there may be. */
+function sheet(json) {
+  const faults = h("div", {});
+  const save = async () => {
+    try {
+      const answer = await ask(PATH, { json, headers: { accept: "text/csv" } });
+      download(`what-if-${json.name ?? "policy"}.csv`, await answer.blob(), "text/csv");
+      fill(faults);
+    } catch (fault) {
+      fill(faults, problem(fault));
+    }
+  };
+  return h("div", {}, h("button", { type: "button", onclick: save }, say("csv")), faults);
 }
 
 function found({ data, subjects, has_more: more, not_known: unknown, notes, ...days }) {

@@ -11,6 +11,7 @@ export const say = words({
   users: { en: "Users", ja: "ユーザー" },
   groups: { en: "Groups", ja: "グループ" },
   "service-accounts": { en: "Service accounts", ja: "サービスアカウント" },
+  sessions: { en: "Sessions", ja: "セッション" },
   keys: { en: "API keys", ja: "APIキー" },
   policies: { en: "Policies", ja: "ポリシー" },
   usage: { en: "Usage and cost", ja: "利用量と費用" },

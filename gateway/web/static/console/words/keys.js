@@ -12,6 +12,7 @@ export const say = words({
   endpoints_hint: { en: "Such as {some}.", ja: "例：{some}" },
   models: { en: "Models", ja: "モデル" },
   models_hint: { en: "Left empty: every model.", ja: "空欄の場合はすべてのモデル。" },
+  good: { en: "good", ja: "有効" },
   expires: { en: "Expires", ja: "有効期限" },
   expires_hint: { en: "Left empty: never.", ja: "空欄の場合は無期限。" },
   last_used: { en: "Last used", ja: "最終利用" },

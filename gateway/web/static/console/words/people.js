@@ -9,6 +9,19 @@ export const say = words({
   search_words: { en: "Part of a name, e-mail address or subject", ja: "名前・メール・サブジェクトの一部" },
   issuer: { en: "Provider", ja: "IDプロバイダー" },
   subject: { en: "Subject there", ja: "サブジェクト" },
+  subject_hint: {
+    en: "What the provider calls this person (sub). It cannot be changed later.",
+    ja: "IDプロバイダーでの識別子（sub）。後から変更できません。",
+  },
+  new_user: { en: "New user", ja: "ユーザーを作成" },
+  new_user_says: {
+    en: "Before the first sign-in, so that the right role and limits wait for them.",
+    ja: "最初のサインインの前に作成し、役割や上限をあらかじめ設定できます。",
+  },
+  new_user_done: { en: "The user {name} was made.", ja: "ユーザー {name} を作成しました。" },
+  left_to_sign_in: { en: "Left empty: as sign-in decides.", ja: "空欄の場合はサインインで決定。" },
+  who: { en: "Who", ja: "利用者" },
+  since: { en: "Since", ja: "開始" },
   why: { en: "Why", ja: "理由" },
   decided: { en: "What sign-in decided last", ja: "直近のサインインでの決定" },
   decided_words: {

@@ -73,6 +73,7 @@ export const say = words({
     en: "From {from} to {to} it would have refused nobody, as far as the ledger tells.",
     ja: "{from} ～ {to} に断られた対象は、記録の範囲ではありません。",
   },
+  csv: { en: "All as CSV", ja: "CSV をダウンロード" },
   what_if_day: { en: "Day", ja: "日" },
   what_if_used: { en: "Used", ja: "利用量" },
   what_if_over: { en: "Over by", ja: "超過" },
