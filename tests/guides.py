@@ -53,7 +53,8 @@ class Snippet(NamedTuple):
 
 def documents() -> list[Path]:
     """What is written first; a translation has the same blocks."""
-    return [path for path in (ROOT / "README.md", *_guides()) if not path.name.endswith(".ja.md")]
+    examples = sorted((ROOT / "deploy" / "examples").glob("*/README.md"))
+    return [ROOT / "README.md", *(path for path in _guides() if not path.name.endswith(".ja.md")), *examples]
 
 
 def translations() -> list[Path]:
