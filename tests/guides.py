@@ -13,8 +13,9 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import typer.main
 import yaml
@@ -129,12 +130,16 @@ def _commands(text: str) -> Iterator[list[str]]:
                 words.append(word)
 
 
+@cache
+def _sekisho() -> Any:
+    return typer.main.get_group(app)
+
+
 def _parse(arguments: list[str]) -> None:
     """As the command line would, up to where it would begin to do something."""
     if set(arguments) in _LAUNCHERS:
         return
-    command = typer.main.get_group(app)
-    name = "sekisho"
+    command, name = _sekisho(), "sekisho"
     while True:
         context = command.make_context(name, arguments)
         if not hasattr(command, "resolve_command"):

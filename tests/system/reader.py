@@ -29,7 +29,7 @@ class Reader:
     def __init__(self, folder: Path, environment: Mapping[str, str], stands_for: Mapping[str, str]) -> None:
         self._folder, self._stands_for = folder, stands_for
         self._names: dict[str, Any] = {"__name__": "__main__"}
-        self._shown = ""
+        self._shown: str | None = None  # by the block before; None: that was not run
         for entry in ROOT.iterdir():
             if entry.name not in ("sekisho", ".git"):
                 (folder / entry.name).symlink_to(entry)
@@ -52,13 +52,13 @@ class Reader:
         if snippet.file:
             (self._folder / snippet.file).write_text(text, "utf-8")
         elif snippet.mark:
-            self._shown = ""
+            self._shown = None
         elif snippet.language == "sh":
             self._in_shell(snippet.place, text)
         elif snippet.language == "python":
             self._in_python(snippet, text)
-        elif snippet.language == "text" and self._shown:
-            self._compare(snippet)
+        elif snippet.language == "text" and self._shown is not None:
+            _compare(snippet, self._shown)
 
     def close(self) -> None:
         """What it left running in the background ends with it."""
@@ -102,15 +102,16 @@ class Reader:
         entries = done.read_text("utf-8").split("\0") if done.exists() else []
         return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
-    def _compare(self, snippet: Snippet) -> None:
-        """Each line that the document shows came, in that order. Numbers may be others, but none where there is one,
-        and a table may be wider."""
-        shown, at = _plain(self._shown), 0
-        for line in filter(None, map(_plain, snippet.text.splitlines())):
-            pattern = ".*".join(map(re.escape, line.split("...")))
-            found = re.compile(pattern).search(shown, at)
-            assert found, f"{snippet.place} shows {line!r}, which did not come:\n{self._shown}"
-            at = found.end()
+
+def _compare(snippet: Snippet, came: str) -> None:
+    """Each line that the document shows came, in that order. Numbers may be others, but none where there is one, and a
+    table may be wider."""
+    text, at = _plain(came), 0
+    for line in filter(None, map(_plain, snippet.text.splitlines())):
+        pattern = ".*".join(map(re.escape, line.split("...")))
+        found = re.compile(pattern).search(text, at)
+        assert found, f"{snippet.place} shows {line!r}, which did not come:\n{came}"
+        at = found.end()
 
 
 def _plain(text: str) -> str:
