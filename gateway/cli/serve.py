@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("sekisho.settings")
 
 Config = Annotated[Path | None, typer.Option(envvar="SEKISHO_CONFIG", help="Settings as YAML.")]
-_SHUTDOWN_SECONDS = 8  # streams in flight get this long to end
 
 
 def serve(
@@ -56,7 +55,7 @@ def serve(
             access_log=False,
             proxy_headers=False,  # whose word is taken is a setting of ours: trusted_proxies
             server_header=False,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            timeout_graceful_shutdown=settings.drain_seconds,
         )
     )
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])

@@ -200,6 +200,9 @@ class Settings(BaseModel):
         20.0, ge=0, le=600, description="Seconds that an answer which broke off waits for a backend to go on with it."
     )
     total_timeout: float = Field(1800.0, gt=0, description="Seconds for a whole request, queue included; past it 504.")
+    drain_seconds: int = Field(
+        8, ge=1, le=3600, description="Seconds that answers under way get to end in when the gateway is told to stop."
+    )
     keepalive_seconds: float = Field(
         15.0, gt=0, description="Silence on a stream before a comment is sent, so that proxies keep it open."
     )

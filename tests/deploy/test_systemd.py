@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from gateway.cli import serve
 from gateway.cli.main import app
 from gateway.cli.parts import valkey_binary
 from gateway.settings import Settings, load
@@ -33,7 +32,7 @@ EXPOSURE = 15
 SPECIFIERS = {"%i": "8080", "%S": "/var/lib", "%t": "/run", "%d": "/run/credentials", "%C": "/var/cache"}
 # How long each takes to end at most, by its own word.
 DRAIN_SECONDS = {
-    "sekisho-gateway@.service": serve._SHUTDOWN_SECONDS,
+    "sekisho-gateway@.service": 120,
     "sekisho-engine.service": signature(serve_engine).parameters["drain_seconds"].default + CLOSE_SECONDS,
     "sekisho-valkey.service": 10,  # shutdown-timeout, for replicas
 }
@@ -124,7 +123,11 @@ def test_a_service_calls_a_command_that_exists(unit: str) -> None:
 
 
 def test_the_gateways_settings_are_good_and_name_the_sockets_of_the_other_units() -> None:
-    settings = load(SYSTEMD / "sekisho.yaml", variables("sekisho.env"))
+    own = dict(value.split("=", 1) for name, value in lines("sekisho-gateway@.service") if name == "Environment")
+    settings = load(
+        SYSTEMD / "sekisho.yaml", variables("sekisho.env") | {"SEKISHO_DRAIN_SECONDS": own["SEKISHO_DRAIN_SECONDS"]}
+    )
+    assert settings.drain_seconds == DRAIN_SECONDS["sekisho-gateway@.service"]
     unset = Settings(host="127.0.0.1")
     assert settings.redis_url == f"unix://{command('sekisho-valkey.service')[-1]}"
     engine = command("sekisho-engine.service", **variables("engine.env"))

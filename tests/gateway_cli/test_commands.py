@@ -6,6 +6,7 @@ import json
 import shlex
 import stat
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,7 @@ def test_a_text_that_predicts_nothing_is_refused(tmp_path: Path) -> None:
     text.write_text("")
     options = ["--model", str(write_gguf(tmp_path / "m.gguf")), "--data-dir", str(tmp_path), "--text", str(text)]
     assert "--text" in str(fault("bench", "quantization", *options))
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert invoke("--version").output.strip() == version("sekisho")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import typer.main
+import yaml
 
 from gateway import routes
-from gateway.cli import serve
 from gateway.cli.main import app
 from gateway.cli.parts import valkey_binary
 from native_engine.server.serve import CLOSE_SECONDS, serve_engine
@@ -64,7 +64,7 @@ def test_a_rollout_of_gateways_takes_nobody_away_before_another_is_there() -> No
     (container,) = pod["containers"]
     waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert waits > 0
-    assert pod["terminationGracePeriodSeconds"] > waits + serve._SHUTDOWN_SECONDS
+    assert waits + drain_seconds(objects) < pod["terminationGracePeriodSeconds"]
     spread = {each["topologyKey"] for each in pod["topologySpreadConstraints"]}
     assert spread == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
     budget = one(objects, "PodDisruptionBudget", "sekisho-gateway")["spec"]
@@ -73,11 +73,16 @@ def test_a_rollout_of_gateways_takes_nobody_away_before_another_is_there() -> No
     assert budget["selector"]["matchLabels"].items() <= gateway["template"]["metadata"]["labels"].items()
 
 
-def test_a_longer_wait_before_the_end_makes_the_end_later() -> None:
-    pod = workloads(render("--set", "existingSecret=s,gateway.preStopSeconds=100"))["gateway"]["spec"]["template"][
-        "spec"
-    ]
-    assert pod["terminationGracePeriodSeconds"] > 100 + serve._SHUTDOWN_SECONDS
+@pytest.mark.parametrize("longer", ["preStopSeconds", "drainSeconds"])
+def test_a_longer_end_of_a_gateway_is_waited_for(longer: str) -> None:
+    objects = render("--set", f"existingSecret=s,gateway.{longer}=300")
+    pod = workloads(objects)["gateway"]["spec"]["template"]["spec"]
+    waits = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 300 < waits + drain_seconds(objects) < pod["terminationGracePeriodSeconds"]
+
+
+def drain_seconds(objects: list[dict[str, Any]]) -> int:
+    return int(yaml.safe_load(one(objects, "ConfigMap", "sekisho-gateway")["data"]["sekisho.yaml"])["drain_seconds"])
 
 
 def test_an_engine_has_the_time_that_it_takes_to_drain() -> None:

@@ -104,7 +104,7 @@ autoscaling may add are named already; one that is not there is `down`, and is n
 
 {{/* The settings file: yours, and over them what only the chart knows. */}}
 {{- define "sekisho.settings" -}}
-{{- $own := dict "host" "0.0.0.0" "port" 8080 "metrics_host" "0.0.0.0" "metrics_port" 9464 -}}
+{{- $own := dict "host" "0.0.0.0" "port" 8080 "metrics_host" "0.0.0.0" "metrics_port" 9464 "drain_seconds" .Values.gateway.drainSeconds -}}
 {{- if .Values.gateway.filesClaim -}}{{- $_ := set $own "files_dir" "/var/lib/sekisho-files" -}}{{- end -}}
 {{- $engines := list -}}
 {{- if .Values.engine.enabled -}}{{- $engines = include "sekisho.engines" . | fromYamlArray -}}{{- end -}}
