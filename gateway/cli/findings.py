@@ -24,5 +24,17 @@ class Finding(msgspec.Struct, frozen=True):
         return ": ".join(filter(None, (self.place, self.subject, self.found))) + remedy
 
 
+def ok(subject: str, found: str) -> Finding:
+    return Finding(subject, "ok", found)
+
+
+def warn(subject: str, found: str, remedy: str) -> Finding:
+    return Finding(subject, "warn", found, remedy)
+
+
+def fail(subject: str, found: str, remedy: str) -> Finding:
+    return Finding(subject, "fail", found, remedy)
+
+
 def failed(findings: Iterable[Finding]) -> bool:
     return any(finding.verdict == "fail" for finding in findings)

@@ -14,7 +14,6 @@ from gateway.cli import (
     backends,
     bench,
     check,
-    doctor,
     engine,
     groups,
     keys,
@@ -35,6 +34,7 @@ from gateway.cli import (
 )
 from gateway.cli.backup import command as backup
 from gateway.cli.console import CliError, note, plain
+from gateway.cli.doctor.command import doctor
 from gateway.cli.top.command import top
 
 app = typer.Typer(
@@ -86,7 +86,7 @@ app.command("verify")(verify.verify)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("check")(check.check)
-app.command("doctor")(doctor.doctor)
+app.command("doctor")(doctor)
 
 
 def main() -> None:

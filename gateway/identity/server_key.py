@@ -36,9 +36,14 @@ def load_server_key(data_dir: Path) -> bytes:
     return _read(path)
 
 
+def fingerprint_of(server_key: bytes) -> bytes:
+    """What Redis knows of it."""
+    return hmac.new(server_key, b"fingerprint", hashlib.sha256).hexdigest().encode()
+
+
 async def check_server_key(store: Store, server_key: bytes, data_dir: Path) -> None:
     """Raises WrongServerKey before keys are made that open nothing, and StoreAway. The first to come decides."""
-    mine = hmac.new(server_key, b"fingerprint", hashlib.sha256).hexdigest().encode()
+    mine = fingerprint_of(server_key)
     known = await store.command("SET", keys.SERVER_KEY, mine, "NX", "GET")
     if known is not None and not hmac.compare_digest(known, mine):
         raise WrongServerKey(

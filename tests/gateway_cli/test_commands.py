@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import stat
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from gateway.cli import doctor, engine, summary, up
+from gateway.cli import engine, summary, up
 from gateway.cli.console import CliError
 from gateway.cli.main import app
 from native_engine.config import EngineConfig, on_device, validate
@@ -140,22 +139,6 @@ def test_models_not_pulled_yet_are_listed(tmp_path: Path) -> None:
 def test_unknown_model_names_those_that_are_known(tmp_path: Path) -> None:
     assert "smollm2-135m" in str(fault("models", "pull", "no-such-model", "--data-dir", str(tmp_path)))
     assert "not installed" in str(fault("models", "rm", "smollm2-135m", "--data-dir", str(tmp_path)))
-
-
-def test_doctor_says_of_each_thing_how_it_is(tmp_path: Path) -> None:
-    result = invoke("doctor", "--port", "0", "--data-dir", str(tmp_path / "new"))
-    assert result.exit_code == 0
-    for subject in ("Python", "torch", "native kernel", "Valkey", "port", "data folder", "disk", "memory", "GPU"):
-        assert subject in result.output
-    assert not (tmp_path / "new").exists(), "looking must not leave anything"
-
-
-def test_doctor_warns_of_a_folder_open_to_others(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    finding = doctor._data_dir(tmp_path)
-    assert finding.verdict == "warn"
-    assert "chmod 700" in finding.remedy
-    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize(

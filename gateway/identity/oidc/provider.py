@@ -102,14 +102,14 @@ class Provider:
     async def _fetch_keys(self) -> bytes:
         metadata = self._metadata
         if metadata is None:
-            metadata = await self._describe()
+            metadata = await self.describe()
         elif self._clock() - self._described > _METADATA_SECONDS:
             with contextlib.suppress(*fetching.FAILURES):  # what it said before may still hold: its keys will tell
-                metadata = await self._describe()
+                metadata = await self.describe()
         return await fetching.get(self._http, metadata.jwks_uri)
 
-    async def _describe(self) -> Metadata:
-        """Raises one of fetching.FAILURES."""
+    async def describe(self) -> Metadata:
+        """As it says now. Raises one of fetching.FAILURES, with words."""
         body = await fetching.get(self._http, self.issuer.rstrip("/") + _WELL_KNOWN)
         try:
             found = msgspec.json.decode(body, type=Metadata)

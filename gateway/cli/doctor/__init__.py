@@ -1,0 +1,1 @@
+"""`sekisho doctor`: what is wrong on this machine, and how to mend it; a module for each thing that is looked at."""
