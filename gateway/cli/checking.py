@@ -13,6 +13,7 @@ from gateway.cli.findings import Finding
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
+    from gateway.settings.redis_url import RedisAt
 
 _KEY_BYTES = 32
 
@@ -46,7 +47,7 @@ def _examine(settings: Settings, config: Path | None, environ: Mapping[str, str]
         lambda: _data_dir(settings.data_dir),
         lambda: _files_dir(settings),
         lambda: _engine_keys(settings),
-        lambda: _redis(settings.redis_url),
+        lambda: _redis(settings.redis),
         lambda: _certificates(environ),
         lambda: _tracing(settings.otlp_endpoint),
         lambda: _sign_in(settings),
@@ -75,14 +76,12 @@ def _readable_by_others(config: Path | None, settings: Settings) -> Iterator[Fin
 
 def _holds_secrets(settings: Settings) -> bool:
     """In the file: those of variables and flags are not meant."""
-    given = {
-        "bootstrap_key": settings.bootstrap_key,
-        "engine_api_key": settings.engine_api_key,
-        "open_webui_secret": settings.open_webui_secret,
-        "issuers": any(issuer.client_secret for issuer in settings.issuers),
-        "backends": any(backend.api_key for backend in settings.backends),
-    }
-    return any(value and settings.source(name) == "file" for name, value in given.items())
+    from pydantic import SecretStr
+
+    secrets = {name for name, value in settings if isinstance(value, SecretStr)}
+    secrets |= {"issuers"} if any(issuer.client_secret for issuer in settings.issuers) else set()
+    secrets |= {"backends"} if any(backend.api_key for backend in settings.backends) else set()
+    return any(settings.source(name) == "file" for name in secrets)
 
 
 def _data_dir(folder: Path) -> Iterator[Finding]:
@@ -126,16 +125,9 @@ def _engine_keys(settings: Settings) -> Iterator[Finding]:
                 yield Finding(name, "warn", f"{file} can be read by others", f"chmod 600 {file}")
 
 
-def _redis(url: str) -> Iterator[Finding]:
-    from redis.asyncio.connection import parse_url
-
-    try:
-        authority = parse_url(url).get("ssl_ca_certs")
-    except ValueError as error:
-        yield Finding("redis_url", "fail", str(error), "expected redis://user:password@host:port/db")
-        return
-    if authority is not None:
-        yield from _authority("redis_url", str(authority), "fail")
+def _redis(at: RedisAt) -> Iterator[Finding]:
+    if at.login.authorities is not None:
+        yield from _authority("redis_url", at.login.authorities, "fail")
 
 
 def _certificates(environ: Mapping[str, str]) -> Iterator[Finding]:

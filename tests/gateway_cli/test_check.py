@@ -132,6 +132,11 @@ def test_what_settings_name_is_looked_at(file: Path, monkeypatch: pytest.MonkeyP
     }
 
 
+@pytest.mark.parametrize("url", ["redis+sentinel://a:1,b:1/main", "redis+cluster://a:1,b:1", "unix:///run/valkey.sock"])
+def test_every_way_to_name_redis_is_taken(url: str, file: Path) -> None:
+    assert findings(file, f"redis_url: {url}\n") == []
+
+
 def test_secrets_that_others_can_read_are_warned_of(file: Path) -> None:
     file.chmod(0o644)
     key = file.parent / "data" / "server.key"

@@ -16,6 +16,7 @@ from gateway.cli.parts import Place, valkey_binary
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
+    from gateway.settings.redis_url import RedisAt
     from gateway.store.redis import Store
 
 _OLDEST = (7, 0)  # SET with NX and GET, EXPIRETIME
@@ -28,11 +29,13 @@ _FULL = 0.9
 
 def examine(settings: Settings, data_dir: Path) -> Iterator[Finding]:
     """The one that the settings name; else the Valkey of `sekisho up`, or at least that it could be started."""
+    from gateway.settings import without_credentials
+
     socket = Place(data_dir, datadir.socket_dir(data_dir)).valkey_socket
     if settings.source("redis_url") != "default":
-        yield from asyncio.run(_examine(settings.redis_url, data_dir))
+        yield from asyncio.run(_examine(settings.redis, without_credentials(settings.redis_url), data_dir))
     elif socket.exists():
-        yield from asyncio.run(_examine(f"unix://{socket}", data_dir))
+        yield from asyncio.run(_examine(f"unix://{socket}", str(socket), data_dir))
     else:
         yield _binary()
 
@@ -44,16 +47,15 @@ def _binary() -> Finding:
         return fail("Redis", str(fault), "run a Redis or Valkey of your own and name it: SEKISHO_REDIS_URL")
 
 
-async def _examine(url: str, data_dir: Path) -> list[Finding]:
+async def _examine(at: RedisAt | str, named: str, data_dir: Path) -> list[Finding]:
     from gateway.errors import StoreAway
-    from gateway.settings import without_credentials
     from gateway.store.redis import Store
 
-    store = Store(url, _SECONDS)
+    store = Store(at, _SECONDS)
     try:
         told = _parsed(await store.command("INFO"))
         return [
-            _server(told, without_credentials(url)),
+            _server(told, named),
             *_kept(told, await _saves(store)),
             *_memory(told),
             *_data(await _version(store), await _fingerprint(store), data_dir),
@@ -62,7 +64,7 @@ async def _examine(url: str, data_dir: Path) -> list[Finding]:
         ]
     except StoreAway as fault:
         remedy = "start it, or mend redis_url, its password, or the network between"
-        return [fail("Redis", f"{without_credentials(url)} does not answer ({fault.__cause__})", remedy)]
+        return [fail("Redis", f"{named} does not answer ({fault.__cause__})", remedy)]
     finally:
         await store.aclose()
 
