@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ Open = Callable[..., Awaitable[Page]]
 
 
 @pytest.fixture
-def open_as(whole: Whole, new_context: NewContext) -> Open:
+async def open_as(whole: Whole, new_context: NewContext) -> AsyncIterator[Open]:
     """Signs a person in at the provider, in a browser of their own, on the way to a page."""
 
     async def opened(login: str, path: str, **options: Any) -> Page:
@@ -33,7 +33,8 @@ def open_as(whole: Whole, new_context: NewContext) -> Open:
         await page.wait_for_url(whole.url + path)
         return page
 
-    return opened
+    yield opened
+    await whole.quiet()
 
 
 async def at_the_provider(page: Page, login: str) -> None:
