@@ -1,4 +1,4 @@
-"""`sekisho check`: whether a gateway could start with these settings, told before one does. Starts and asks nothing."""
+"""`sekisho check`: whether a gateway could start with these settings, told before one does. Asks no server unnamed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gateway.cli.against import Change, changes
 from gateway.cli.checking import examined
 from gateway.cli.console import note, plain
 from gateway.cli.findings import Finding, failed
@@ -17,8 +18,11 @@ from gateway.cli.office import Json, show_json
 
 
 class Report(msgspec.Struct, frozen=True):
+    """changes: None where no gateway was named."""
+
     usable: bool
     findings: Sequence[Finding]
+    changes: Sequence[Change] | None = None
 
 
 def check(
@@ -28,12 +32,17 @@ def check(
     policies: Annotated[
         list[Path] | None, typer.Option(help="A file for `quotas apply`, checked with them. Repeatable.")
     ] = None,
+    against: Annotated[
+        str, typer.Option(metavar="URL", help="A gateway that runs: what would change there, variables here included.")
+    ] = "",
+    api_key: Annotated[str, typer.Option(envvar="SEKISHO_KEY", help="An auditor's or administrator's.")] = "",
     as_json: Json = False,
 ) -> None:
     """Whether settings can be used, variables SEKISHO_* included: what `serve` checks at its start. 1 if not."""
-    findings = examined(config, os.environ)[1]
+    settings, findings = examined(config, os.environ)
     findings += [finding for file in policies or () for finding in _policies(file)]
-    report = Report(not failed(findings), findings)
+    changed = changes(settings, against, api_key) if settings is not None and against else None
+    report = Report(not failed(findings), findings, changed)
     if as_json:
         show_json(report)
     else:
@@ -54,5 +63,7 @@ def _policies(file: Path) -> Iterator[Finding]:
 def _show(report: Report, config: Path | None) -> None:
     for finding in report.findings:
         plain(f"{'fault' if finding.verdict == 'fail' else 'warning'}: {finding}")
+    for change in report.changes or ():
+        plain(f"change: {change}")
     what = str(config) if config else "What the environment says"
     note(f"{what} {'can be used' if report.usable else 'cannot be used'}.")

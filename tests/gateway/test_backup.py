@@ -25,7 +25,8 @@ from gateway.store.redis import Store
 from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.batches.conftest import ClientOf, begun, client_of, ended, lines_of, request
 from tests.gateway.chat.conftest import answer, begin, look, text_of
-from tests.gateway.conftest import ADMIN_KEY, CHAT, RunningDoor, ask, running
+from tests.gateway.conftest import ADMIN_KEY, CHAT, RunningDoor, ask, running, start_valkey
+from tests.system.redis_servers import free_ports, until
 
 __all__ = ["client_of"]
 
@@ -275,6 +276,37 @@ async def test_a_backup_under_load_holds_what_was_there_before_it_began(
     await installation.restore()
     values = await asyncio.gather(*(store.command("GET", name) for name in names))
     assert all(int(value) >= 1 for value in values)
+
+
+async def test_it_goes_through_a_cluster_too(installation: Installation, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    process, at = start_valkey(tmp_path, "--cluster-enabled", "yes", "--port", str(port))
+    try:
+        client = redis.Redis.from_url(at)
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+        until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
+        installation.redis_url = f"redis+cluster://127.0.0.1:{port}"
+        await installation.run("keys", "create", "first")
+        await installation.backup()
+        client.flushall()
+        await installation.restore()
+        assert "first" in (await installation.run("keys", "list")).stdout
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def test_the_valkey_of_up_is_started_for_it_where_up_does_not_run(
+    installation: Installation, tmp_path: Path
+) -> None:
+    await installation.run("keys", "create", "first")
+    await installation.backup()
+    here = ("--data-dir", str(tmp_path / "here"))
+    for arguments in (("restore", str(installation.file)), ("backup", str(tmp_path / "again"))):
+        result = await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, *here])
+        assert result.exit_code == 0, (result.output, result.exception)
+        assert "  key: 1" in result.stderr
+    assert "no `sekisho up` runs" in str(CliRunner().invoke(cli, ["keys", "list", *here]).exception)
 
 
 def test_an_archive_can_be_looked_into_with_common_tools(installation: Installation, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gateway.alerts import Alert
 from gateway.cli.console import CliError
 from gateway.queueing.administration import QueueShown
 from gateway.routing.shown import BackendShown
+from gateway.settings import SettingShown
 
 _ANSWER_SECONDS = 10.0
 _MOST_REQUESTS = 500
@@ -33,6 +34,10 @@ class _Backends(msgspec.Struct):
 
 class _Alerts(msgspec.Struct):
     data: list[Alert]
+
+
+class _Settings(msgspec.Struct):
+    data: list[SettingShown]
 
 
 class TopClient:
@@ -57,6 +62,10 @@ class TopClient:
             self._get("alerts", _Alerts),
         )
         return Snapshot(activity, queue, backends.data, alerts.data)
+
+    async def settings(self) -> list[SettingShown]:
+        found: list[SettingShown] = (await self._get("settings", _Settings)).data
+        return found
 
     async def cancel(self, request_id: str) -> None:
         await self._ask("DELETE", f"queue/{quote(request_id, safe='')}")
