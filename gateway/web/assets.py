@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from posixpath import dirname, normpath
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent / "static"
@@ -37,6 +39,10 @@ class Asset:
         return packed if len(packed) < len(self.body) else None
 
 
+# A module's imports that are loaded with it; those that wait for their need are calls: import("./x.js").
+_IMPORT = re.compile(r'^(?:import|export)\b(?:[^"();]*?\bfrom)?\s*"(\.[^"]+)"', re.MULTILINE)
+
+
 class Assets(NamedTuple):
     """`version` changes with any byte of any file, so that what is served under it never does."""
 
@@ -48,6 +54,16 @@ class Assets(NamedTuple):
         if path not in self.files:
             raise KeyError(f"no file {path} under {FOLDER.name}")
         return f"/web/{self.version}/{path}"
+
+    def imports(self, module: str) -> list[str]:
+        """The paths of all modules that this one loads, by way of others too, the nearest first."""
+        found = [module]
+        for path in found:  # which grows meanwhile
+            for named in _IMPORT.findall(self.files[path].body.decode()):
+                other = normpath(f"{dirname(path)}/{named}")
+                if other not in found:
+                    found.append(other)
+        return found[1:]
 
 
 def read_assets(folder: Path) -> Assets:

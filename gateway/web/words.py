@@ -44,6 +44,12 @@ WORDS: dict[str, dict[Language, str]] = {
         "ja": "このページには JavaScript が必要です。プログラムからは API キーで API を利用できます。",
     },
     "chat": {"en": "Chat", "ja": "チャット"},
+    "chat_greeting": {"en": "What can I help you with?", "ja": "何をお手伝いしましょうか？"},
+    "chat_ask": {"en": "Ask anything", "ja": "メッセージを入力"},
+    "chat_caution": {
+        "en": "Answers can be wrong. Check what matters.",
+        "ja": "回答には誤りが含まれることがあります。重要な内容は確認してください。",
+    },
     "usage": {"en": "My usage", "ja": "利用状況"},
     "role_user": {"en": "user", "ja": "利用者"},
     "role_service": {"en": "service", "ja": "サービス"},

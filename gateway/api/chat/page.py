@@ -7,15 +7,17 @@ from gateway.api.language import language
 from gateway.api.pages import page, send_app
 from gateway.scope import RequestScope
 from gateway.web.app_page import app_page
+from gateway.web.chat_frame import chat_frame
 from gateway.web.words import said
+
+_CHAT_STYLES = ("chat/message.css", "chat/composer.css", "chat/chat.css")
 
 
 @page
 async def chat(door: Door, request: RequestScope) -> None:
     spoken = language(request)
-    text = app_page(
-        spoken, said("chat", spoken), "chat/main.js", styles=["chat/message.css", "chat/composer.css", "chat/chat.css"]
-    )
+    body = chat_frame(spoken, new=not request.query)
+    text = app_page(spoken, said("chat", spoken), "chat/main.js", body, _CHAT_STYLES, kind="chats")
     await send_app(door, request, text)
 
 

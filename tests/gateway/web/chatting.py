@@ -89,6 +89,8 @@ def open_chat(chat_door: RunningDoor, new_context: NewContext) -> OpenChat:
 
 
 async def ready(page: Page) -> None:
+    """The scripts have come: the field is there before them."""
+    await expect(page.locator(".composer button.primary")).to_be_visible()
     await expect(field(page)).to_be_focused()
 
 

@@ -94,6 +94,30 @@ def test_every_module_imports_files_that_are_there() -> None:
             assert (path.parent / named).resolve().is_file(), f"{path.name} imports {named}"
 
 
+def test_all_that_a_module_imports_is_known_and_nothing_that_waits_for_its_need() -> None:
+    for page in ("chat", "usage", "plan", "console"):
+        found = assets().imports(f"{page}/main.js")
+        assert {"lib/dom.js", "lib/words.js", "lib/header.js"} <= set(found)
+        assert not [path for path in found if path.startswith("vendor/") or path not in assets().files]
+        for path in found:
+            assert f'<link rel="modulepreload" fetchpriority="low" href="{assets().url(path)}">' in app_page(
+                "en", "x", f"{page}/main.js"
+            )
+    assert "chat/live.js" not in assets().imports("chat/main.js")
+
+
+def test_imports_are_found_however_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page/a.js").write_text(
+        'import { x,\n  y,\n} from "./b.js";\nimport "../c.js";\nexport { z } from "./d.js";\n'
+        'const late = import("./e.js");\n// import "./f.js";\nexport const name = "./g.js";\n'
+    )
+    (tmp_path / "page/b.js").write_text('import * as all from "./a.js";\nimport d from "./d.js";\n')
+    for other in ("c.js", "page/d.js"):
+        (tmp_path / other).write_text("")
+    assert read_assets(tmp_path).imports("page/a.js") == ["page/b.js", "c.js", "page/d.js"]
+
+
 def test_every_word_is_there_in_both_languages() -> None:
     """Tables are plain: a key, and its words in en and ja."""
     for path in FOLDER.rglob("*.js"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -29,6 +30,11 @@ from tests.gateway.web.chatting import (
 __all__ = ["chat_door", "open_chat"]
 pytestmark = pytest.mark.slow
 
+# The files without which nothing is painted.
+BLOCKING = """() => performance.getEntriesByType("resource")
+  .filter((it) => it.renderBlockingStatus === "blocking")
+  .map((it) => it.name.split("/").at(-1))
+  .sort()"""
 BEFORE_THE_FIRST_ANSWER = 300 * 1024  # bytes of everything, as it comes over the wire
 
 
@@ -58,6 +64,30 @@ async def test_a_page_is_light_and_shows_an_answer_in_all_its_forms(
     assert await link.get_attribute("target") == "_blank"
     await expect(page.locator("[role=status]", has_text="The answer is complete.")).to_have_count(1)
     await picture(page, "chat-answer-en")
+
+
+async def test_the_field_is_there_before_any_module_and_keeps_what_is_written_and_sent(
+    chat_door: RunningDoor, new_context: NewContext
+) -> None:
+    page = await (await new_context(locale="en-GB")).new_page()
+    await enter(chat_door, page)
+    modules_may_come = asyncio.Event()
+
+    async def hold(route: Any) -> None:
+        await modules_may_come.wait()
+        await route.continue_()
+
+    await page.route(re.compile(r"/(chat|lib)/(?!first)\w+\.js$"), hold)
+    await page.goto(f"{chat_door.url}/chat", wait_until="commit")
+    await expect(field(page)).to_be_focused()
+    await page.wait_for_function("() => performance.getEntriesByName('first-contentful-paint').length")
+    assert await page.evaluate(BLOCKING) == ["base.css", "chat.css", "composer.css", "first.js", "message.css"]
+    await page.keyboard.type("in haste")
+    await page.keyboard.press("Enter")
+    modules_may_come.set()
+    await expect(finished(page)).to_have_text([re.compile("You said: in haste")])
+    await expect(page.locator(".message.user")).to_have_count(1)
+    await expect(field(page)).to_have_value("")
 
 
 async def test_what_a_model_says_is_inert(open_chat: OpenChat, chat_door: RunningDoor) -> None:

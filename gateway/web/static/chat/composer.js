@@ -16,8 +16,9 @@ const GROWS = CSS.supports("field-sizing", "content"); // by itself, as composer
 const coarse = matchMedia("(pointer: coarse)"); // a telephone's Enter is a new line; it has a button to send
 
 export class Composer {
-  /** `context()`: the tokens that the model holds; `templates()`: opens those that there are. */
-  constructor(session, { context, mostBytes, templates, editLast }) {
+  /** `element`: the form with its field. `context()`: the tokens that the model holds; `templates()`: opens them. */
+  constructor(session, element, { context, mostBytes, templates, editLast }) {
+    this.field = element.querySelector("textarea");
     this.#session = session;
     this.#context = context;
     this.#mostBytes = mostBytes;
@@ -27,24 +28,13 @@ export class Composer {
     this.#picker.addEventListener("change", () => (this.add(this.#picker.files), (this.#picker.value = "")));
     const choose = pictureButton("attach", "clip", () => this.#picker.click());
     const template = pictureButton("templates", "template", templates);
-    this.element = h(
-      "form",
-      { class: "composer", onsubmit: (event) => (event.preventDefault(), this.#send()) },
-      this.#files,
-      this.field,
-      h("div", { class: "row" }, choose, template, this.#picker, this.#told, this.#stop, this.#go),
-    );
+    element.addEventListener("submit", (event) => (event.preventDefault(), this.#send()));
+    element.prepend(this.#files);
+    fill(element.querySelector(".row"), choose, template, this.#picker, this.#told, this.#stop, this.#go);
     session.addEventListener("changed", () => this.#stateChanged());
     session.addEventListener("asked", () => coarse.matches || this.field.focus());
   }
 
-  field = h("textarea", {
-    rows: 1,
-    placeholder: say("ask"),
-    "aria-label": say("ask"),
-    autofocus: true,
-    enterKeyHint: "enter",
-  });
   #session;
   #context;
   #conversation = null; // whose draft it is
@@ -145,9 +135,11 @@ export class Composer {
   #stateChanged() {
     const { conversation, answering } = this.#session;
     if (conversation !== this.#conversation) {
+      const early = this.#conversation === null ? this.field.value : ""; // written before the page was whole
       this.#conversation = conversation;
       this.#attached = [];
-      this.field.value = sessionStorage.getItem(KEPT + (conversation.id ?? "")) ?? "";
+      this.field.value = early || (sessionStorage.getItem(KEPT + (conversation.id ?? "")) ?? "");
+      if (early.endsWith("\n") && !coarse.matches) queueMicrotask(() => this.#send());
     }
     this.#stop.hidden = !answering;
     this.#go.hidden = Boolean(answering);

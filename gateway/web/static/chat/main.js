@@ -22,7 +22,7 @@ import { chooseTemplate } from "./templates.js";
 import { Thread } from "./thread.js";
 import { say } from "./words.js";
 
-const LIST_HIDDEN = "sekisho-chat-list-hidden";
+const LIST_HIDDEN = "sekisho-chat-list-hidden"; // lib/first.js reads it
 const place = document.getElementById("main");
 
 start().catch((fault) => fill(place, faultWords(fault)));
@@ -53,7 +53,7 @@ function build(session, settings) {
   const begin = () => go(session, settings, null);
   const thread = new Thread(session);
   const templates = () => chooseTemplate().then((text) => text && composer.insert(text));
-  const composer = new Composer(session, {
+  const composer = new Composer(session, place.querySelector(".composer"), {
     context,
     mostBytes: settings.max_message_bytes,
     templates,
@@ -61,24 +61,14 @@ function build(session, settings) {
   });
   const sidebar = new Sidebar(session, settings, { go: (id) => go(session, settings, id), begin });
   const near = h("p", { class: "notice near", hidden: true });
-  const list = listSwitch(sidebar);
-  const missing = models.length ? null : h("p", { class: "notice bad" }, say("no_models"));
-  const column = h(
-    "div",
-    { class: "column" },
-    titleBar(session, models, list, begin),
-    thread.element,
-    h("p", { class: "greeting" }, say("greeting")),
-    near,
-    missing,
-    composer.element,
-    h("p", { class: "caution soft" }, say("caution")),
-  );
-  document.body.classList.add("chats");
-  fill(
-    place,
-    h("div", { class: "chat" }, sidebar.element, h("div", { class: "veil", onclick: () => list.click() }), column),
-  );
+  const list = listSwitch();
+  // Into the frame that the page came with. The field stays where it is: somebody may be writing in it already.
+  const [column, part] = [place.querySelector(".column"), (name) => place.querySelector(name)];
+  part(".sidebar").replaceWith(sidebar.element, h("div", { class: "veil", onclick: () => list.click() }));
+  part(".bar").replaceWith(titleBar(session, models, list, begin));
+  part(".stage").replaceWith(thread.element);
+  part(".composer").before(near);
+  if (!models.length) near.after(h("p", { class: "notice bad" }, say("no_models")));
   dropping(column, composer);
 
   session.addEventListener("changed", () => column.classList.toggle("empty", session.path.length === 0));
@@ -142,16 +132,13 @@ function address(id) {
 }
 
 function listSwitch() {
-  const narrow = matchMedia("(max-width: 50rem)").matches;
-  const button = pictureButton("conversations", "menu", () =>
-    showList(document.body.classList.contains("list-hidden")),
+  return pictureButton("conversations", "menu", () =>
+    showList(document.documentElement.classList.contains("list-hidden")),
   );
-  showList(!narrow && !localStorage.getItem(LIST_HIDDEN));
-  return button;
 }
 
 function showList(shown) {
-  document.body.classList.toggle("list-hidden", !shown);
+  document.documentElement.classList.toggle("list-hidden", !shown);
   if (matchMedia("(max-width: 50rem)").matches) return;
   if (shown) localStorage.removeItem(LIST_HIDDEN);
   else localStorage.setItem(LIST_HIDDEN, "1");

@@ -4,19 +4,13 @@ import { words } from "../lib/words.js";
 
 const table = {
   // The conversation
-  greeting: { en: "What can I help you with?", ja: "何をお手伝いしましょうか？" },
   conversation: { en: "Conversation", ja: "会話" },
   new_chat: { en: "New chat", ja: "新しい会話" },
   you: { en: "You", ja: "あなた" },
-  ask: { en: "Ask anything", ja: "メッセージを入力" },
   send: { en: "Send", ja: "送信" },
   stop: { en: "Stop", ja: "停止" },
   attach: { en: "Attach text or PDF", ja: "テキスト・PDFを添付" },
   to_latest: { en: "To the latest message", ja: "最新のメッセージへ" },
-  caution: {
-    en: "Answers can be wrong. Check what matters.",
-    ja: "回答には誤りが含まれることがあります。重要な内容は確認してください。",
-  },
 
   // A message
   copy: { en: "Copy", ja: "コピー" },

@@ -1,10 +1,15 @@
-// Runs before the page is painted: a chosen theme holds from the first frame. The choice itself is made in theme.js.
+// Runs before the page is painted: what was chosen holds from the first frame. The theme is chosen in theme.js, whether
+// the chat's list is hidden in chat/main.js; a telephone has no room for it.
 {
-  let chosen = null;
+  const root = document.documentElement;
+  let theme = null;
+  let hidden = null;
   try {
-    chosen = localStorage.getItem("sekisho-theme");
+    theme = localStorage.getItem("sekisho-theme");
+    hidden = localStorage.getItem("sekisho-chat-list-hidden");
   } catch {
     // Storage is refused: as the system has it.
   }
-  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+  root.classList.toggle("list-hidden", Boolean(hidden) || matchMedia("(max-width: 50rem)").matches);
 }

@@ -36,13 +36,12 @@ const say = words({
   role_admin: { en: "admin", ja: "管理者" },
 });
 
-/** Fills <header id="header">. The links of this person come when the door has said who it is. */
+/** Fills <header id="header">, behind its name. The links of this person come when the door has said who it is. */
 export function showHeader() {
-  const brand = [h("span", { lang: "ja", "aria-hidden": "true" }, "関所"), h("span", { class: "name" }, "Sekisho")];
   const pages = h("nav", { "aria-label": say("pages") });
   const person = h("span", {}, say("menu"));
   const detail = h("p", { class: "soft" });
-  fill(document.getElementById("header"), h("a", { class: "brand", href: "/" }, brand), pages, account(person, detail));
+  document.getElementById("header").append(pages, account(person, detail));
   session().then(
     (who) => {
       showPages(pages, LINKS.filter(({ roles }) => !roles || roles.includes(who.role)).map(anchor));
