@@ -19,7 +19,7 @@ from gateway.batches.files import Files
 from gateway.batches.run import Ask, Parts
 from gateway.batches.runner import Runner
 from gateway.booking import Booking
-from gateway.chat.parts import chat
+from gateway.chat.parts import Chat, chat
 from gateway.chat.running import Serve
 from gateway.identity.absent import Absent
 from gateway.identity.api_keys import ApiKeys, KeyRing
@@ -120,7 +120,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
         files=files,
         batches=batches,
         runner=runner,
-        chat=chat(settings, store, server_key, serve),
+        chat=_chat(settings, store, server_key, serve, metrics),
     )
 
 
@@ -144,6 +144,12 @@ def _quotas(settings: Settings, store: Store) -> QuotaService:
     book = PolicyBook(Records(store), settings.key_cache_seconds)
     share = LocalShare(settings.local_share_minutes, settings.replicas) if _shares(settings) else None
     return QuotaService(store, book, settings.prices, settings.quota_time_zone, settings.lease_seconds, share)
+
+
+def _chat(settings: Settings, store: Store, server_key: bytes, serve: Serve, metrics: Metrics) -> Chat:
+    made = chat(settings, store, server_key, serve)
+    metrics.gauge("sekisho_chat_answers_running", "Answers of the chat under way here.", lambda: made.answers.running)
+    return made
 
 
 def _batches(

@@ -65,6 +65,11 @@ class Answers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def running(self) -> int:
+        """How many are being written here, whether anybody reads them or not."""
+        return len(self._running)
+
     async def aclose(self) -> None:
         """What is being written ends here, and says so."""
         for running in self._running.values():

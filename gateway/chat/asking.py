@@ -51,9 +51,18 @@ def ask(conversation: Conversation, question: Question) -> Asked:
     return Asked(_body(conversation, question, [*before, said]), _answer(question, said.id), said, title)
 
 
-def whole(messages: list[Any], question: Question) -> Asked:
-    """Of a conversation that is kept elsewhere: its messages as the official API takes them."""
-    return Asked(_request(question, messages, question.parameters), _answer(question, None), None, None)
+def whole(messages: list[dict[str, str]], question: Question, *, goes_on: bool) -> Asked:
+    """Of a conversation that is kept elsewhere: its messages as the official API takes them.
+
+    `goes_on`: with the last of them, an answer that was cut. Raises BadRequest where it is none.
+    """
+    answer, last = _answer(question, None), messages[-1]
+    if not goes_on:
+        return Asked(_request(question, messages, question.parameters), answer, None, None)
+    if last["role"] != "assistant" or not last["content"]:
+        raise BadRequest("Only an answer that has begun can go on: give it as the last message.", param="continue")
+    body = _request(question, messages, question.parameters, _GOING_ON)
+    return Asked(body, replace(answer, content=last["content"]), None, None)
 
 
 def _again(conversation: Conversation, question: Question) -> Asked:

@@ -7,7 +7,7 @@ which model. Everything has an end: that of Redis itself, renewed by use.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -96,12 +96,24 @@ for index, name in ipairs(KEYS) do answer[index] = redis.call('HMGET', name, unp
 return answer
 """
 )
+# How much KEYS hold. Nothing is counted on the side, which would not hear of a conversation's end by its expiry.
+_SIZE = Script(
+    """
+local all = 0
+for _, name in ipairs(KEYS) do
+  all = all + tonumber(redis.call('HGET', name, 'bytes') or 0)
+  for _, field in ipairs(ARGV) do all = all + redis.call('HSTRLEN', name, field) end
+end
+return all
+"""
+)
 
 
 class Limits(NamedTuple):
     conversations: int  # of a person
     messages: int  # of a conversation
     bytes: int  # of a conversation's messages, as they are kept
+    person_bytes: int  # of all that is kept of a person
     life_seconds: float  # from its last use
 
 
@@ -127,7 +139,9 @@ class Book:
         now_ms = _now_ms()
         times = {"created": now_ms, "updated": now_ms}
         fields: dict[str, str | int] = {"subject": subject, "head": "", "model": model, **times}
-        fields |= self._sealed(made, title=title, system=system, parameters=parameters)
+        hidden = self._sealed(made, title=title, system=system, parameters=parameters)
+        fields |= hidden
+        await self._check_room(subject, hidden.values())
         call = _CREATE.call(
             _names(subject, made), made, now_ms, self._life_ms, self._limits.conversations, *_flat(fields)
         )
@@ -160,15 +174,20 @@ class Book:
         ]
 
     async def change(self, subject: str, conversation_id: str, **changes: Any) -> None:
-        """`title`, `system`, `parameters`, `model` or `head`. Does not make it the newest."""
+        """`title`, `system`, `parameters`, `model` or `head`. Does not make it the newest.
+
+        Raises BadRequest where all of theirs is full.
+        """
+        await self._check_room(subject, self._sealed(conversation_id, **_hidden(changes)).values())
         await self._change(subject, conversation_id, 0, changes)
 
     async def say(self, subject: str, conversation_id: str, messages: Sequence[Message], **changes: Any) -> None:
-        """Put messages into it, the last of them its head. Raises BadRequest where it is full."""
+        """Put messages into it, the last of them its head. Raises BadRequest where it is full, or all of theirs is."""
         sealed = [
             part for message in messages for part in (message.id, self._seal(conversation_id, message.id, message))
         ]
         limits = self._limits
+        await self._check_room(subject, sealed[1::2])
         call = _PUT.call((keys.chat(conversation_id),), subject, limits.messages, limits.bytes, *sealed)
         answer = await self._store.run(call)
         if answer == 0:
@@ -203,12 +222,23 @@ class Book:
         return fields
 
     async def _change(self, subject: str, conversation_id: str, now_ms: int, changes: Mapping[str, Any]) -> None:
-        plain = {name: changes[name] for name in ("model", "head") if name in changes}
-        hidden = {name: value for name, value in changes.items() if name not in plain}
+        hidden = _hidden(changes)
+        plain = {name: value for name, value in changes.items() if name not in hidden}
         fields = _flat(plain | self._sealed(conversation_id, **hidden))
         names = _names(subject, conversation_id)
         if not await self._store.run(_CHANGE.call(names, conversation_id, now_ms, self._life_ms, subject, *fields)):
             raise _not_found(conversation_id)
+
+    async def _check_room(self, subject: str, sealed: Iterable[str]) -> None:
+        """What comes at once may pass by a message each; an answer's own words are never refused."""
+        new, most = sum(map(len, sealed)), self._limits.person_bytes
+        names = tuple(keys.chat(place.id) for place in await self.places(subject))
+        if new and names and await self._store.run(_SIZE.call(names, "title", "system", "parameters")) + new > most:
+            raise BadRequest(
+                f"Your conversations would take up more than {most} bytes, which is as much as is kept of one person. "
+                "Delete some.",
+                code="conversations_full",
+            )
 
     async def _drop_expired(self, subject: str) -> None:
         """From the index, which does not hear of a conversation's end."""
@@ -250,6 +280,10 @@ class Book:
             head=fields.get("head", b"").decode() or None,
             messages=ordered(message for message in found if message is not None),
         )
+
+
+def _hidden(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in changes.items() if name not in ("model", "head")}
 
 
 def _names(subject: str, conversation_id: str) -> tuple[str, str]:

@@ -27,7 +27,11 @@ def chat(settings: Settings, store: Store, server_key: bytes, serve: Serve) -> C
     sealer = Sealer(server_key, "conversations")
     kept_seconds = settings.chat_retention_days * 86_400
     limits = Limits(
-        settings.chat_max_conversations, settings.chat_max_messages, settings.chat_max_conversation_bytes, kept_seconds
+        settings.chat_max_conversations,
+        settings.chat_max_messages,
+        settings.chat_max_conversation_bytes,
+        settings.chat_max_person_bytes,
+        kept_seconds,
     )
     book, journal = Book(store, sealer, limits), Journal(store, sealer, settings.lease_seconds)
     means = Means(store, book, journal, serve, settings.chat_unread_minutes * 60, kept_seconds)

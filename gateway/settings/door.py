@@ -183,6 +183,9 @@ class Settings(BaseModel):
     chat_max_conversation_bytes: int = Field(
         2 * 1024 * 1024, ge=4096, le=64 * 1024 * 1024, description="Messages of one conversation, as they are kept."
     )
+    chat_max_person_bytes: int = Field(
+        128 * 1024 * 1024, ge=4096, le=16 * 1024**3, description="All conversations of one person, as they are kept."
+    )
     chat_max_message_bytes: int = Field(
         256 * 1024, ge=1024, le=16 * 1024 * 1024, description="One message that somebody writes, files included."
     )

@@ -232,6 +232,16 @@ CAPACITY = Board(
             [Query("sum(sekisho_reservations)", "reservations"), Query("sum(sekisho_unbooked)", "not booked")],
         ),
         Panel(
+            "Answers of the chat",
+            (
+                "Being written, whether anybody reads them or not.",
+                "チャットで生成中の回答。閲覧者がいないものも含む。",
+            ),
+            "short",
+            [Query("sum(sekisho_chat_answers_running)", "answers under way")],
+            quiet=True,
+        ),
+        Panel(
             "Batches",
             ("Lines a minute with a result, by result.", "結果が出た行（毎分）。"),
             "short",

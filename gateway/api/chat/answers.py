@@ -53,6 +53,7 @@ class _AskWhole(Form, frozen=True, kw_only=True):
     model: Model
     messages: Annotated[tuple[_Turn, ...], Meta(min_length=1)]
     parameters: Parameters = NO_PARAMETERS
+    goes_on: bool = msgspec.field(default=False, name="continue")
 
 
 class _Events(Form, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ async def create_whole(door: Door, request: RequestScope) -> None:
     principal = person(request)
     form = await form_of(door, request, _AskWhole, door.settings.max_body_bytes)
     messages = [{"role": turn.role, "content": turn.content} for turn in form.messages]
-    asked = whole(messages, Question(form.model, parameters=form.parameters))
+    asked = whole(messages, Question(form.model, parameters=form.parameters), goes_on=form.goes_on)
     await door.chat.answers.begin(_order(principal, request, "", asked))
     await _tell(door, request, principal, asked.answer.id, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +14,7 @@ from gateway.chat.templates import Template, may_change
 from gateway.errors import BadRequest
 from gateway.identity.administration.forms import Form, Text
 from gateway.identity.administration.forms import Name as Printable
+from gateway.identity.records import User
 from gateway.scope import Principal, RequestScope
 
 _LONGEST_TEXT = 16 * 1024  # characters
@@ -27,18 +29,21 @@ class _Put(Form, frozen=True, kw_only=True):
 
 async def list_(door: Door, request: RequestScope) -> None:
     who = person(request)
-    await send(request, {"data": [_shown(who, one) for one in await door.chat.templates.all_of(who.tenant)]})
+    found = await door.chat.templates.all_of(who.tenant)
+    await send(request, {"data": await _shown(door, who, found)})
 
 
 async def show(door: Door, request: RequestScope) -> None:
     who = person(request)
-    await send(request, _shown(who, await door.chat.templates.find(who.tenant, request.path_value)))
+    (shown,) = await _shown(door, who, [await door.chat.templates.find(who.tenant, request.path_value)])
+    await send(request, shown)
 
 
 async def put(door: Door, request: RequestScope) -> None:
     who, name = person(request), _name(request.path_value)
     form = await form_of(door, request, _Put, _MOST_BYTES)
-    await send(request, _shown(who, await door.chat.templates.put(who, name, form.text, form.description)))
+    (shown,) = await _shown(door, who, [await door.chat.templates.put(who, name, form.text, form.description)])
+    await send(request, shown)
 
 
 async def delete(door: Door, request: RequestScope) -> None:
@@ -58,8 +63,12 @@ def _name(text: str) -> str:
     return name
 
 
-def _shown(who: Principal, template: Template) -> dict[str, Any]:
-    """Whose it is by name: ids of people are nobody else's business."""
-    fields = msgspec.structs.asdict(template)
-    del fields["owner"]
-    return fields | {"may_change": may_change(who, template)}
+async def _shown(door: Door, who: Principal, templates: Sequence[Template]) -> list[dict[str, Any]]:
+    """Whose they are by name: ids of people are nobody else's business. `by_gone`: they are no user here any more, so
+    that only an administrator may change it."""
+    known = {user.id for user in await door.directory.some(User, list({one.owner for one in templates}))}
+    return [
+        {name: value for name, value in msgspec.structs.asdict(one).items() if name != "owner"}
+        | {"may_change": may_change(who, one), "by_gone": one.owner not in known}
+        for one in templates
+    ]

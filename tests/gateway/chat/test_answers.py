@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -197,6 +198,41 @@ async def test_where_the_browser_keeps_conversations_nothing_stays_here(start_do
         await asyncio.sleep(0.02)
     assert not names
     assert await door.app.door.store.command("KEYS", "*chat*") == []
+
+
+async def test_an_answer_that_the_browser_keeps_goes_on_where_it_was_cut(start_door: StartDoor) -> None:
+    door = await start_door(chat_storage="browser")
+    said = [{"role": "user", "content": "Count"}, {"role": "assistant", "content": "One, "}]
+    body = {"model": "fake", "messages": said, "continue": True}
+    async with door.client.post("/chat/v1/answers", json=body) as response:
+        some = [one async for one in told(response)]
+    assert some[0].data["message"]["content"] == "One, "
+    assert text_of(some) == "Hello, world."
+    sent = json.loads(door.backend.asked[-1].body)
+    assert (sent["messages"], sent["continue_final_message"], sent["add_generation_prompt"]) == (said, True, False)
+    for messages in (said[:1], [said[0], {"role": "assistant", "content": ""}]):
+        async with door.client.post("/chat/v1/answers", json=body | {"messages": messages}) as response:
+            assert (await error_of(response, 400))["param"] == "continue"
+
+
+async def test_how_many_answers_are_written_is_a_metric(start_door: StartDoor) -> None:
+    door = await start_door()
+    door.backend.answer = lambda body: Script([*chat_script(("Begun",)).steps[:2], 60.0])
+    conversation = (await begin(door))["id"]
+    message, _ = await started(door, conversation)  # and its reader has left
+    assert "sekisho_chat_answers_running 1.0" in await metrics(door)
+    async with door.client.post(f"/chat/v1/answers/{message}/stop"):
+        await until(door, conversation, "stopped")
+    for _ in range(500):
+        if "sekisho_chat_answers_running 0.0" in (text := await metrics(door)):
+            break
+        await asyncio.sleep(0.02)
+    assert "sekisho_chat_answers_running 0.0" in text
+
+
+async def metrics(door: RunningDoor) -> str:
+    async with door.client.get("/metrics") as response:
+        return await response.text()
 
 
 async def _read(response: Any) -> None:

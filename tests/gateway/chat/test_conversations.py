@@ -191,6 +191,29 @@ async def test_there_is_an_end_to_everything(start_door: StartDoor) -> None:
     await begin(door)
 
 
+async def test_one_person_keeps_only_so_much_and_has_room_again_after_deleting_and_expiry(
+    start_door: StartDoor,
+) -> None:
+    door = await start_door(chat_max_person_bytes=20_000)
+    first, second = (await begin(door))["id"], (await begin(door))["id"]
+    await answer(door, first, content="x" * 8000)
+    async with door.client.patch(f"{CONVERSATIONS}/{second}", json={"system": "y" * 8000}) as response:
+        assert "conversations_full" in await response.text()
+    async with asking(door, second, content="x" * 8000) as response:
+        assert "Delete some" in (await error_of(response, 400, "conversations_full"))["message"]
+    async with door.client.post(CONVERSATIONS, json={"system": "y" * 8000}) as response:
+        await error_of(response, 400, "conversations_full")
+    await answer(door, second, content="short")
+    async with door.client.delete(f"{CONVERSATIONS}/{first}") as response:
+        assert response.status == 200
+    await answer(door, second, content="x" * 8000)
+    assert door.app.door is not None
+    await door.app.door.store.command("DEL", f"{{sekisho}}:chat:{second}")  # as when it expires
+    third = (await begin(door, system="y" * 8000))["id"]
+    async with asking(door, third, content="x" * 8000) as response:
+        await error_of(response, 400, "conversations_full")
+
+
 async def kept_keys(door: RunningDoor) -> list[str]:
     assert door.app.door is not None
     names = [name.decode() for name in await door.app.door.store.command("KEYS", "*")]

@@ -45,6 +45,22 @@ async def test_a_tenant_shares_templates_and_their_makers_change_them(door: Runn
         assert (await response.json())["data"] == []
 
 
+async def test_a_template_outlives_its_maker_and_an_administrator_may_delete_it(door: RunningDoor) -> None:
+    aki, bo = await person(door, "Aki"), await person(door, "Bo")
+    path = f"{TEMPLATES}/Minutes"
+    async with door.client.put(path, json={"text": "Summarise"}, headers=aki) as response:
+        assert not (await response.json())["by_gone"]
+    async with door.client.delete(f"/admin/v1/users/{user_id('local', 'Aki')}") as response:
+        assert response.status == 200, await response.text()
+    async with door.client.get(path, headers=bo) as response:
+        shown = await response.json()
+    assert (shown["by"], shown["by_gone"], shown["may_change"]) == ("Aki", True, False)
+    async with door.client.get(path) as response:
+        assert (await response.json())["may_change"]
+    async with door.client.delete(path) as response:
+        assert response.status == 200
+
+
 async def test_a_template_has_a_name_that_can_be_shown_and_a_text(door: RunningDoor) -> None:
     for name in ("a%0Ab", "%E2%80%AEabc", "a%2Fb", "x" * 101, "%20"):
         async with door.client.put(f"{TEMPLATES}/{name}", json={"text": "x"}) as response:

@@ -15,8 +15,6 @@ export async function browserStore(subject) {
   const load = async (id) => (await run("readonly", (all) => all.get(id))) ?? missing();
   const save = (conversation) => run("readwrite", (all) => all.put(plain(conversation)));
   return {
-    goesOn: false,
-
     async list({ search = "", after = "" } = {}) {
       const found = (await run("readonly", (all) => all.getAll())).filter((one) => matches(one, search));
       found.sort((one, other) => other.updated - one.updated || (one.id < other.id ? 1 : -1));
@@ -48,10 +46,10 @@ export async function browserStore(subject) {
       return format === "json" ? JSON.stringify(conversation, null, 2) : asMarkdown(conversation);
     },
 
-    answer(conversation, { parent, content, model, parameters }, signal) {
-      const messages = asPrompt(conversation.messages, parent, conversation.system);
+    answer(conversation, { parent, content, model, parameters, continue: cut = null }, signal) {
+      const messages = asPrompt(conversation.messages, cut ?? parent, conversation.system);
       if (content !== undefined) messages.push({ role: "user", content });
-      return ask("/chat/v1/answers", { json: { messages, model, parameters }, signal });
+      return ask("/chat/v1/answers", { json: { messages, model, parameters, continue: cut !== null }, signal });
     },
 
     /** The whole conversation after one of its messages has changed. */

@@ -15,7 +15,6 @@ const liveComing = () => (live ? null : import("./live.js").then((module) => (li
 export class MessageView {
   /**
    * `acts`: {again, edit, goOn, show, stop}, each called with the message (show: an id; edit: also the new words).
-   * goOn may be missing.
    */
   constructor(message, acts) {
     this.message = message;
@@ -115,7 +114,7 @@ export class MessageView {
       ...(branches.length > 1 ? [versions(message, branches, busy, this.#acts)] : []),
       ...(copied ? [copyButton(() => copied)] : []),
       ...(busy ? [] : [asked ? pictureButton("edit", "edit", () => this.editing()) : again(message, this.#acts)]),
-      ...(!busy && !asked && cut && message.content && this.#acts.goOn ? [goOn(message, this.#acts)] : []),
+      ...(!busy && !asked && cut && message.content ? [goOn(message, this.#acts)] : []),
       ...(asked ? [] : [h("span", { class: "soft" }, spent(message))]),
     ];
   }

@@ -6,8 +6,6 @@ const ALL = "/chat/v1/conversations";
 const at = (id) => `${ALL}/${encodeURIComponent(id)}`;
 
 export const serverStore = {
-  goesOn: true, // a cut answer can be gone on with
-
   /** {data: [{id, title, model, created, updated}], next}: newest first; `next` goes on as `after`. */
   async list({ search = "", after = "" } = {}) {
     const query = new URLSearchParams(Object.entries({ search, after }).filter(([, value]) => value));

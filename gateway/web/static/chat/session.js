@@ -180,10 +180,11 @@ export class Session extends EventTarget {
   async #began(running, { message: given, user_message: asked }) {
     const { conversation, message, question } = running;
     if (question) rename(conversation, question, asked?.id ?? `${given.id}-question`);
-    if (isPending(message)) {
+    if (isPending(message)) Object.assign(message, { created: given.created, model: given.model });
+    // An answer that goes on in a conversation of the browser's is a new one to the door.
+    if (message.id !== given.id) {
       this.#running.delete(message.id);
       rename(conversation, message, given.id);
-      Object.assign(message, { created: given.created, model: given.model });
       this.#running.set(message.id, running);
     }
     await this.store.keep(conversation);

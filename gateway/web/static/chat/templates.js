@@ -33,7 +33,7 @@ export function chooseTemplate() {
 }
 
 function item(template, close, show) {
-  const { name, text } = template;
+  const { name, text, by, by_gone: gone } = template;
   const act = (words, picture, go) => pictureButton(words, picture, go, { "aria-label": `${say(words)}: ${name}` });
   return h(
     "li",
@@ -43,6 +43,7 @@ function item(template, close, show) {
       { type: "button", class: "plain use", onclick: () => close(text) },
       h("strong", {}, name),
       h("span", { class: "soft" }, text),
+      h("small", { class: "soft by" }, say(gone ? "template_by_gone" : "template_by", { name: by })),
     ),
     ...(template.may_change
       ? [

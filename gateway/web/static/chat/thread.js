@@ -16,7 +16,7 @@ export class Thread {
     this.#acts = {
       again: (message) => session.again(message),
       edit: (message, words) => session.edit(message, words),
-      goOn: session.store.goesOn && ((message) => session.goOn(message)),
+      goOn: (message) => session.goOn(message),
       show: (id) => session.show(id),
       stop: () => session.stop(),
     };

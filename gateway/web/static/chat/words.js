@@ -42,7 +42,7 @@ const table = {
   queue_wait: { en: "About {wait} to wait.", ja: "待ち時間はおよそ {wait} です。" },
   seconds: { en: "{count} s", ja: "{count} 秒" },
   leave: { en: "Leave the line", ja: "順番待ちをやめる" },
-  spent: { en: "{tokens} tokens in {wait}", ja: "{tokens} トークン・{wait}" },
+  spent: { en: "{tokens} {tokens|token|tokens} in {wait}", ja: "{tokens} トークン・{wait}" },
 
   // Told to a screen reader
   answer_began: { en: "The answer has started.", ja: "回答が始まりました。" },
@@ -89,6 +89,18 @@ const table = {
   error_gateway_stopped: {
     en: "The gateway that wrote this answer was stopped. What was said is kept: continue it, or try again.",
     ja: "この回答を生成していたゲートウェイが停止されました。途中までの内容は保存されています。続きを生成するか、再試行してください。",
+  },
+  error_conversations_full: {
+    en: "Your conversations take up all the room that there is for you. Delete some, then try again.",
+    ja: "保存できる会話の容量を使い切りました。不要な会話を削除してから、もう一度お試しください。",
+  },
+  error_too_many_conversations: {
+    en: "You have as many conversations as are kept. Delete some, then try again.",
+    ja: "保存できる会話の数が上限に達しました。不要な会話を削除してから、もう一度お試しください。",
+  },
+  error_conversation_full: {
+    en: "This conversation is as long as it may become. Start a new one.",
+    ja: "この会話は長さの上限に達しました。新しい会話を始めてください。",
   },
   gone: { en: "This conversation does not exist any more.", ja: "この会話は存在しません。" },
   request: { en: "Request {id}", ja: "リクエスト {id}" },
@@ -138,7 +150,7 @@ const table = {
   remove_all_question: { en: "Delete all of your conversations?", ja: "すべての会話を削除しますか？" },
   no_way_back: { en: "It cannot be brought back.", ja: "元に戻すことはできません。" },
   kept_days: {
-    en: "Kept for {days} days after the last message.",
+    en: "Kept for {days} {days|day|days} after the last message.",
     ja: "最後のメッセージから {days} 日間保存されます。",
   },
   kept_server: { en: "Kept on the server until you delete them.", ja: "削除するまでサーバーに保存されます。" },
@@ -147,7 +159,7 @@ const table = {
   // Files
   drop: { en: "Drop text or PDF files here", ja: "テキスト・PDFファイルをここにドロップ" },
   reading: { en: "Reading {name} …", ja: "{name} を読み込み中…" },
-  file_tokens: { en: "about {tokens} tokens", ja: "約 {tokens} トークン" },
+  file_tokens: { en: "about {tokens} {tokens|token|tokens}", ja: "約 {tokens} トークン" },
   remove_file: { en: "Remove {name}", ja: "{name} を取り除く" },
   file_too_large: { en: "{name} is larger than {limit}.", ja: "{name} は {limit} を超えています。" },
   file_binary: { en: "{name} is neither text nor a PDF.", ja: "{name} はテキストでもPDFでもありません。" },
@@ -172,7 +184,11 @@ const table = {
     en: "None yet. A template is shared with your team.",
     ja: "まだありません。ひな形はチームで共有されます。",
   },
-  template_use: { en: "Use", ja: "使う" },
+  template_by: { en: "By {name}", ja: "作成者：{name}" },
+  template_by_gone: {
+    en: "By {name}, who is not here any more: an administrator may change or delete it.",
+    ja: "作成者：{name}（現在は利用者ではありません）。変更と削除は管理者が行えます。",
+  },
   template_new: { en: "New template", ja: "ひな形を追加" },
   template_name: { en: "Name", ja: "名前" },
   edit_template: { en: "Edit template", ja: "ひな形を編集" },

@@ -74,7 +74,7 @@ export const say = words({
     en: "All sessions of {name} end. Keys go on.",
     ja: "{name} のセッションをすべて終了します。キーはそのままです。",
   },
-  sign_out_done: { en: "{count} sessions of {name} were ended.", ja: "{name} のセッション {count}件を終了しました。" },
+  sign_out_done: { en: "{count} {count|session|sessions} of {name} {count|was|were} ended.", ja: "{name} のセッション {count}件を終了しました。" },
 
   new_group: { en: "New group", ja: "グループを作成" },
   group_name: { en: "Name, as the provider spells it", ja: "名前（IDプロバイダーの表記どおり）" },

@@ -38,7 +38,7 @@ export const say = words({
   target: { en: "On what", ja: "対象" },
   target_hint: { en: "such as key:ID", ja: "例：key:ID" },
   changes: { en: "Before → after", ja: "変更前 → 変更後" },
-  fields: { en: "{count} fields", ja: "{count}項目" },
+  fields: { en: "{count} {count|field|fields}", ja: "{count}項目" },
   via: { en: "by {via} from {address}", ja: "{via}、{address}" },
 
   setting: { en: "Setting", ja: "設定" },
