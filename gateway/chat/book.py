@@ -178,7 +178,8 @@ class Book:
 
         Raises BadRequest where all of theirs is full.
         """
-        await self._check_room(subject, self._sealed(conversation_id, **_hidden(changes)).values())
+        if changes.get("system"):
+            await self._check_room(subject, self._sealed(conversation_id, system=changes["system"]).values())
         await self._change(subject, conversation_id, 0, changes)
 
     async def say(self, subject: str, conversation_id: str, messages: Sequence[Message], **changes: Any) -> None:
@@ -222,8 +223,8 @@ class Book:
         return fields
 
     async def _change(self, subject: str, conversation_id: str, now_ms: int, changes: Mapping[str, Any]) -> None:
-        hidden = _hidden(changes)
-        plain = {name: value for name, value in changes.items() if name not in hidden}
+        plain = {name: changes[name] for name in ("model", "head") if name in changes}
+        hidden = {name: value for name, value in changes.items() if name not in plain}
         fields = _flat(plain | self._sealed(conversation_id, **hidden))
         names = _names(subject, conversation_id)
         if not await self._store.run(_CHANGE.call(names, conversation_id, now_ms, self._life_ms, subject, *fields)):
@@ -280,10 +281,6 @@ class Book:
             head=fields.get("head", b"").decode() or None,
             messages=ordered(message for message in found if message is not None),
         )
-
-
-def _hidden(changes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in changes.items() if name not in ("model", "head")}
 
 
 def _names(subject: str, conversation_id: str) -> tuple[str, str]:

@@ -170,6 +170,9 @@ class Settings(BaseModel):
     chat_storage: Literal["server", "browser"] = Field(
         "server", description="Where the chat's conversations are kept; browser: the gateway keeps none."
     )
+    chat_notice: str = Field(
+        "", max_length=1000, description="What the chat shows everybody above its field: house rules, a maintenance."
+    )
     chat_retention_days: float = Field(
         90.0, gt=0, le=3650, description="A conversation that is not used for so long is forgotten."
     )

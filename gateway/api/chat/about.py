@@ -20,6 +20,7 @@ async def settings(door: Door, request: RequestScope) -> None:
         "retention_days": told.chat_retention_days,
         "unread_minutes": told.chat_unread_minutes,
         "max_message_bytes": told.chat_max_message_bytes,
+        "notice": told.chat_notice,
         "models": models,
     }
     await send(request, shown)

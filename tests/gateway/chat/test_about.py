@@ -12,7 +12,9 @@ async def test_the_models_are_described_as_the_settings_say(start_door: StartDoo
     engine: dict[str, Any] = {"name": "one", "kind": "fake", "url": "http://x", "images": True}
     engine["descriptions"] = {"large": "Thinks long.", "quick": "For short questions."}
     fake = FakeBackend(models=("large", "plain"))
-    door = await start_door(engines={"one": fake}, backends=[engine], aliases={"quick": "plain"})
+    door = await start_door(
+        engines={"one": fake}, backends=[engine], aliases={"quick": "plain"}, chat_notice="No secrets."
+    )
     async with door.client.get("/chat/v1/settings") as response:
         assert response.headers["cache-control"] == "no-store"
         told = await response.json()
@@ -21,6 +23,7 @@ async def test_the_models_are_described_as_the_settings_say(start_door: StartDoo
         {"id": "plain", "description": "", "context": 4096, "vision": True},
         {"id": "quick", "description": "For short questions.", "context": 4096, "vision": True},
     ]
+    assert told["notice"] == "No secrets."
     assert (told["storage"], told["retention_days"], told["max_message_bytes"]) == ("server", 90.0, 262_144)
 
 

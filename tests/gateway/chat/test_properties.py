@@ -22,7 +22,7 @@ from gateway.store.scripts import Call
 from gateway.store.sealing import Sealer
 
 STEPS = 30
-LIMITS = Limits(conversations=2, messages=8, bytes=6000, life_seconds=3600)
+LIMITS = Limits(conversations=2, messages=8, bytes=6000, person_bytes=11000, life_seconds=3600)
 SUBJECTS = ("usr_a", "usr_b")
 WORDS = ("planning", "カンバン", "<b>", "", "x" * 1000)
 
@@ -67,6 +67,16 @@ class Life:
     def word(self) -> str:
         return self.random.choice(WORDS)
 
+    def full(self, subject: str, *new: Any) -> bool:
+        """Whether what is kept of them leaves no room for these."""
+        kept = [
+            value
+            for known in self.known[subject].values()
+            for value in (known.title, known.system, known.parameters, *known.messages.values())
+        ]
+        size = sum(len(self.book._seal("", "", value)) for value in (*kept, *new))
+        return bool(self.known[subject]) and size > LIMITS.person_bytes
+
     def some(self, subject: str) -> str:
         """An id of theirs, of somebody else's, or of nobody's."""
         everybody = [name for known in self.known.values() for name in known]
@@ -77,8 +87,9 @@ class Life:
     async def create(self, subject: str) -> None:
         wanted = Known(self.word(), self.word(), Parameters(temperature=self.random.random()), self.word())
         fields = (wanted.title, wanted.model, wanted.system, wanted.parameters)
-        if len(self.known[subject]) == LIMITS.conversations:
-            self.refused.add("conversations")
+        full = self.full(subject, wanted.title, wanted.system, wanted.parameters)
+        if full or len(self.known[subject]) == LIMITS.conversations:
+            self.refused.add("room" if full else "conversations")
             with pytest.raises(BadRequest):
                 await self.book.create(subject, *fields)
             return
@@ -93,10 +104,11 @@ class Life:
         reply = Message(id=new_message_id(), parent=question.id, role="assistant", content="", created=1)
         wanted = (known.messages if known else {}) | {question.id: question, reply.id: reply}
         size = sum(len(self.book._seal(conversation_id, *pair)) for pair in wanted.items())
-        if known is None or len(wanted) > LIMITS.messages or size > LIMITS.bytes:
-            if known is not None:
+        full = self.full(subject, question, reply)
+        if known is None or full or len(wanted) > LIMITS.messages or size > LIMITS.bytes:
+            if known is not None and not full:
                 self.refused.add("messages" if len(wanted) > LIMITS.messages else "bytes")
-            with pytest.raises(NotFound if known is None else BadRequest):
+            with pytest.raises(BadRequest if full or known is not None else NotFound):
                 await self.book.say(subject, conversation_id, [question, reply])
             return
         await self.book.say(subject, conversation_id, [question, reply], model="new")
@@ -120,6 +132,10 @@ class Life:
         if known is None:
             with pytest.raises(NotFound):
                 await self.book.change(subject, conversation_id, title=title)
+            return
+        if self.full(subject, "changed"):
+            with pytest.raises(BadRequest):
+                await self.book.change(subject, conversation_id, title=title, system="changed")
             return
         await self.book.change(subject, conversation_id, title=title, system="changed", parameters=NO_PARAMETERS)
         known.title, known.system, known.parameters = title, "changed", NO_PARAMETERS
@@ -169,7 +185,7 @@ async def test_what_is_found_is_what_was_done(redis_url: str, seed: int, monkeyp
             for _ in range(5):
                 await life.random.choice(often * 4 + seldom)(life.random.choice(SUBJECTS))
             await life.check(life.random.choice(SUBJECTS))
-        assert life.refused == {"conversations", "messages", "bytes"}
+        assert life.refused == {"conversations", "messages", "bytes", "room"}
         for subject in SUBJECTS:
             await life.forgetting.all_of(subject)
         assert await store.command("KEYS", "*") == []

@@ -58,7 +58,7 @@ async def test_a_page_is_light_and_shows_an_answer_in_all_its_forms(
     await expect(shown.locator(".code .hljs-keyword", has_text="def")).to_be_visible()
     await expect(shown.locator("td", has_text="38")).to_have_css("text-align", "end")
     await expect(shown.locator(".katex-html")).to_have_count(2)
-    assert "costs $5 or $6" in await shown.inner_text()
+    assert "costs $5 or $6" in (await shown.text_content() or "")
     link = shown.locator("a", has_text="a link")
     assert await link.get_attribute("rel") == "noopener noreferrer nofollow"
     assert await link.get_attribute("target") == "_blank"
@@ -95,7 +95,7 @@ async def test_what_a_model_says_is_inert(open_chat: OpenChat, chat_door: Runnin
     elsewhere: list[str] = []
     page.on("request", lambda it: elsewhere.append(it.url) if not it.url.startswith(chat_door.url) else None)
     shown = await asked(page, "hostile")
-    assert "The end of it." in await shown.inner_text()
+    assert "The end of it." in (await shown.text_content() or "")
     assert await page.evaluate("() => window.hacked") is None
     assert elsewhere == []
     made = "it => [...it.querySelectorAll('.body *')].map(one => one.localName)"
@@ -169,7 +169,7 @@ async def test_an_answer_is_whole_after_a_reload_and_in_another_tab(open_chat: O
     await expect(answers(page)).to_have_attribute("aria-busy", "true")
     await other.get_by_role("button", name="Stop", exact=True).click()
     await expect(finished(page)).to_contain_text("Stopped.")
-    said = await page.locator(".message.assistant .body").inner_text()
+    said = await page.locator(".message.assistant .body").text_content() or ""
     assert said.split() == [word.strip() for word in words(len(said.split()))]
     await expect(other.locator(".message.assistant .body")).to_have_text(said)
     await asked(other, "from the other tab")

@@ -39,6 +39,7 @@ export class Composer {
   #context;
   #conversation = null; // whose draft it is
   #mostBytes;
+  #before = 0; // about how many tokens were said before; not counted anew at every letter
   #attached = []; // {name, text, tokens}; text null while it is read
   #files = h("div", { class: "files" });
   #picker = h("input", { type: "file", multiple: true, accept: ACCEPTED, hidden: true });
@@ -107,8 +108,7 @@ export class Composer {
     const words = this.field.value.trim();
     const size = new TextEncoder().encode(joined(this.#attached, words)).length;
     const tokens =
-      estimateAll([...this.#session.path.map(({ content }) => content), words]) +
-      this.#attached.reduce((sum, file) => sum + file.tokens, 0);
+      this.#before + estimateAll([words]) + this.#attached.reduce((sum, file) => sum + file.tokens, 0);
     const limit = this.#context();
     const values = { tokens: number(tokens), limit: number(limit) };
     const fault =
@@ -133,7 +133,8 @@ export class Composer {
   }
 
   #stateChanged() {
-    const { conversation, answering } = this.#session;
+    const { conversation, answering, path } = this.#session;
+    this.#before = estimateAll(path.map(({ content }) => content));
     if (conversation !== this.#conversation) {
       const early = this.#conversation === null ? this.field.value : ""; // written before the page was whole
       this.#conversation = conversation;

@@ -5,6 +5,7 @@ import { blocks, rendered } from "./markdown.js";
 import { Tail } from "./tail.js";
 
 const PAUSES = 4; // this many times as long as a rendering took nothing is rendered, and the page is free
+const LONG = 30; // blocks: more are about two screens
 // A link that is told further down: blocks before it may have to be made anew.
 const REFERENCE = /^ {0,3}\[[^\]\n]+\]:/m;
 
@@ -33,11 +34,16 @@ export class LiveMarkdown {
     if (!text.startsWith(this.#text.slice(0, this.#settled)) || REFERENCE.test(text)) this.#again();
     const rest = blocks(text.slice(this.#settled));
     this.#tail.element.replaceWith(rendered(rest));
+    this.#measure();
   }
 
   #again() {
     this.#settled = 0;
     this.#element.replaceChildren(this.#tail.element);
+  }
+
+  #measure() {
+    this.#element.classList.toggle("long", this.#element.childElementCount > LONG);
   }
 
   #next(now) {
@@ -62,6 +68,7 @@ export class LiveMarkdown {
     if (finished.length) {
       this.#tail.element.before(rendered(finished));
       this.#settled += length(finished);
+      this.#measure();
     }
     this.#tail.show(open);
   }

@@ -68,6 +68,7 @@ function build(session, settings) {
   part(".bar").replaceWith(titleBar(session, models, list, begin));
   part(".stage").replaceWith(thread.element);
   part(".composer").before(near);
+  if (settings.notice) near.before(h("p", { class: "notice" }, settings.notice));
   if (!models.length) near.after(h("p", { class: "notice bad" }, say("no_models")));
   dropping(column, composer);
 

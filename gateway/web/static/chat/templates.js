@@ -58,7 +58,7 @@ async function written({ name, text, description = "" }) {
   const fields = [
     [
       say("template_name"),
-      h("input", { value: name, required: true, maxLength: 100, pattern: "[^/]+", readOnly: Boolean(name) }),
+      h("input", { value: name, required: true, maxLength: 100, pattern: "[^\\/]+", readOnly: Boolean(name) }),
     ],
     [say("template_text"), h("textarea", { value: text, required: true, rows: 8 })],
   ];
