@@ -41,7 +41,7 @@ CONSOLE = (
 PAGES = {
     "": ".links",
     "account": ".visits li",
-    "chat": ".composer textarea",
+    "chat": ".composer button.primary",
     "chat?c={conversation}": ".message.assistant[aria-busy=false]",
     "usage": ".limit-list li",
     "plan": ".results table",
