@@ -24,7 +24,7 @@ from gateway.api.pages import send_to_sign_in
 from gateway.batches.run import Answer
 from gateway.building import build
 from gateway.chat.sink import Gathering
-from gateway.errors import ClientGone, DoorError, HeadersTooLarge, InternalError, StoreAway
+from gateway.errors import ClientGone, DoorError, GatewayStopping, HeadersTooLarge, InternalError, StoreAway
 from gateway.identity import access
 from gateway.identity.addresses import Network, client_address, is_allowed
 from gateway.identity.api_keys import local_admin
@@ -191,6 +191,16 @@ class App:
         if self._settings.metrics_port is not None:
             self.metrics_port = MetricsPort(door.metrics, self._settings.metrics_host, self._settings.metrics_port)
             await self.metrics_port.start()
+
+    def leave(self) -> None:
+        """It is about to end: /readyz says so, all else goes on."""
+        self._opened().leaving.set()
+
+    async def end(self) -> None:
+        """Whoever is still answered or waits is told that this gateway ends."""
+        door = self._opened()
+        await door.chat.answers.aclose()
+        door.orders.end_all(GatewayStopping)
 
     async def aclose(self) -> None:
         door = self._opened()

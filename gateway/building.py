@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -95,6 +96,7 @@ def build(settings: Settings, backends: Mapping[str, Backend], server_key: bytes
     files, batches, runner = _batches(settings, store, directory, metrics, ask, absent)
     return Door(
         settings=settings,
+        leaving=asyncio.Event(),
         store=store,
         directory=directory,
         lookup=lookup,

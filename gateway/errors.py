@@ -22,6 +22,7 @@
     ├── QueueFull 429               the waiting line has reached its bound
     ├── QueueTimeout 503            waited its time without a turn
     ├── ModelDraining 503           nobody new for this model, by an administrator's order
+    ├── GatewayStopping 503         this gateway ends, and could not wait for the request any longer
     ├── StoreAway 503               Redis is away: nothing is admitted unmetered
     ├── EngineAway 503              the engine cannot be reached, or is not ready
     ├── EngineRefused               the engine's own error, in our shape
@@ -255,6 +256,16 @@ class ModelDraining(DoorError):
     param = "model"
     log_level = logging.INFO
     retry_after = 30
+
+
+class GatewayStopping(DoorError):
+    status = 503
+    code = "gateway_stopping"
+    log_level = logging.WARNING
+    retry_after = 1  # another one is there, or soon will be
+
+    def __init__(self) -> None:
+        super().__init__("This gateway was stopped before the answer was complete. Ask again.")
 
 
 class StoreAway(DoorError):

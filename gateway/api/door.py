@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from gateway.activity.shared import Activity
@@ -36,6 +37,7 @@ from gateway.telemetry.metrics import Metrics
 @dataclass(frozen=True, slots=True)
 class Door:
     settings: Settings
+    leaving: asyncio.Event  # set: this gateway is about to end
     store: Store
     directory: Directory
     lookup: Lookup

@@ -20,7 +20,9 @@ async def readyz(door: Door, request: RequestScope) -> None:
         await door.store.command("PING")
     except StoreAway:
         missing.append("redis is away")
-    shares = bool(missing) and door.quotas.shares_locally
+    shares = bool(missing) and door.quotas.shares_locally and not door.leaving.is_set()
+    if door.leaving.is_set():
+        missing.append("this gateway is about to end")
     if not door.fleet.ready:
         missing.append("no engine takes requests: each is away or still loading")
         shares = False

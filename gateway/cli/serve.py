@@ -34,6 +34,7 @@ def serve(
     import uvicorn
 
     from gateway.app import App
+    from gateway.cli.leaving import LeavingServer
     from gateway.settings import load
     from gateway.telemetry import logs
 
@@ -42,9 +43,11 @@ def serve(
     logs.setup(settings.log_level)
     for warning in warnings:
         log.warning("%s", warning)
-    server = uvicorn.Server(
+    app = App(settings, file=config, read=lambda: load(config, os.environ, **given))
+    server = LeavingServer(
+        app,
         uvicorn.Config(
-            App(settings, file=config, read=lambda: load(config, os.environ, **given)),
+            app,
             host=settings.host,
             port=settings.port,
             loop="uvloop",
@@ -55,8 +58,9 @@ def serve(
             access_log=False,
             proxy_headers=False,  # whose word is taken is a setting of ours: trusted_proxies
             server_header=False,
-            timeout_graceful_shutdown=settings.drain_seconds,
-        )
+        ),
+        settings.drain_delay_seconds,
+        settings.drain_seconds,
     )
     server.run(sockets=None if fd is None else [socket.socket(fileno=fd)])
 

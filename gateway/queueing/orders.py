@@ -104,6 +104,11 @@ class Orders:
         finally:
             del self._flights[request_id]
 
+    def end_all(self, fault: Callable[[], DoorError]) -> None:
+        """Whoever runs or waits in this process."""
+        for flight in self._flights.values():
+            flight.end(fault())
+
     async def _listen(self) -> None:
         while True:
             try:

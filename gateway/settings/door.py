@@ -206,6 +206,9 @@ class Settings(BaseModel):
         20.0, ge=0, le=600, description="Seconds that an answer which broke off waits for a backend to go on with it."
     )
     total_timeout: float = Field(1800.0, gt=0, description="Seconds for a whole request, queue included; past it 504.")
+    drain_delay_seconds: float = Field(
+        0.0, ge=0, le=600, description="Told to stop, requests are still taken for so long, with /readyz at 503."
+    )
     drain_seconds: int = Field(
         8, ge=1, le=3600, description="Seconds that answers under way get to end in when the gateway is told to stop."
     )

@@ -32,7 +32,7 @@ from tests.conftest import REDIS_TIMEOUT
 from tests.gateway.conftest import CHAT
 from tests.system.counting_engine import MODEL
 from tests.system.driving import COMMAND, clean_environment
-from tests.system.redis_servers import Alone, Servers
+from tests.system.redis_servers import Alone, Servers, free_ports
 
 ACTOR = Actor("tests", "tests", "cli", "here")
 PEOPLE = 6
@@ -43,14 +43,20 @@ _SECONDS = 90.0  # for what takes one where the machine has time
 class Fleet:
     """A Valkey that forgets nothing, or other servers, the engine, and gateways, by number. A context manager."""
 
-    def __init__(self, folder: Path, gateways: int, servers: Servers | None = None, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, gateways: int, servers: Servers | None = None, *, held: bool = True, **settings: str
+    ) -> None:
+        """`held`: ports are open even while a gateway is not there: who comes then waits, as with any supervisor that
+        holds them. Otherwise each gateway opens its own, and closes it.
+        """
         self._folder = folder
         self._servers = servers or Alone(folder)
-        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(gateways)]
+        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(gateways)] if held else []
+        self.ports = [one.getsockname()[1] for one in self._listeners] or free_ports(gateways)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._settings = settings
         self._engine_socket = folder / "engine.sock"
-        self._key = ""
+        self.key = ""
 
     async def __aenter__(self) -> Fleet:
         async with contextlib.AsyncExitStack() as stack:
@@ -69,12 +75,12 @@ class Fleet:
         connector = aiohttp.UnixConnector(str(self._engine_socket))
         self._to_engine = await stack.enter_async_context(aiohttp.ClientSession("http://engine", connector=connector))
         await self._put_records()
-        for number in range(len(self._listeners)):
+        for number in range(len(self.ports)):
             self.start(number)
-        headers, timeout = {"authorization": f"Bearer {self._key}"}, aiohttp.ClientTimeout(total=_SECONDS)
+        headers, timeout = {"authorization": f"Bearer {self.key}"}, aiohttp.ClientTimeout(total=_SECONDS)
         client = aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
         self.client = await stack.enter_async_context(client)
-        await asyncio.gather(*map(self.ready, range(len(self._listeners))))
+        await asyncio.gather(*map(self.ready, range(len(self.ports))))
 
     def _end_processes(self) -> None:
         for process in (*self._processes.values(), self._engine):
@@ -84,24 +90,24 @@ class Fleet:
             listener.close()
 
     def url(self, number: int) -> str:
-        return f"http://127.0.0.1:{self._listeners[number].getsockname()[1]}"
+        return f"http://127.0.0.1:{self.ports[number]}"
 
-    def start(self, number: int) -> None:
-        """Its port is open even while it is not there: who comes then waits, as with any supervisor that holds it."""
-        listener = self._listeners[number]
+    def start(self, number: int, **settings: str) -> None:
+        descriptors = [listener.fileno() for listener in self._listeners[number : number + 1]]
+        where = [part for each in descriptors for part in ("--fd", str(each))] or ["--port", str(self.ports[number])]
         environment = clean_environment(
             SEKISHO_REDIS_URL=self._servers.url,
             SEKISHO_DATA_DIR=str(self._folder),
             SEKISHO_ENGINE_KIND="native",
             SEKISHO_ENGINE_URL=f"unix:{self._engine_socket}",
             SEKISHO_TARGET_TOKENS_PER_SECOND="0",
-            **self._servers.settings | self._settings,
+            **{"SEKISHO_REDIS_TIMEOUT": str(REDIS_TIMEOUT)} | self._servers.settings | self._settings | settings,
         )
         with (self._folder / f"gateway-{number}.log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
-                [*COMMAND, "serve", "--fd", str(listener.fileno())],
+                [*COMMAND, "serve", *where],
                 env=environment,
-                pass_fds=[listener.fileno()],
+                pass_fds=descriptors,
                 stdout=log,
                 stderr=log,
             )
@@ -109,6 +115,12 @@ class Fleet:
     def kill(self, number: int) -> None:
         os.kill(self._processes[number].pid, signal.SIGKILL)
         self._processes[number].wait()
+
+    def tell_to_end(self, number: int) -> subprocess.Popen[bytes]:
+        """As every supervisor does. Its process, which ends when it is done."""
+        process = self._processes[number]
+        process.send_signal(signal.SIGTERM)
+        return process
 
     def logs(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self._folder.glob("gateway-*.log")))
@@ -187,7 +199,7 @@ class Fleet:
         await directory.create(ACTOR, ServiceAccount(id="ci"))
         ring = KeyRing(directory, load_server_key(self._folder))
         key = await ring.issue(ACTOR, Key(id="", digest="", owner="service_account:ci", on_behalf_of=True))
-        self._key = key.key
+        self.key = key.key
         limits = dict.fromkeys(("tokens_per_day", "input_tokens_per_day", "output_tokens_per_day"), PLENTY)
         limits |= {"tokens_per_minute": PLENTY, "concurrent_requests": 10_000}
         await directory.create(ACTOR, msgspec.convert({"id": "all", "each": False, **limits}, Policy))

