@@ -135,6 +135,27 @@ def _sekisho() -> Any:
     return typer.main.get_group(app)
 
 
+def spoken(text: str) -> Iterator[list[str]]:
+    """Arguments of our commands in the middle of a sentence: `sekisho keys revoke ID`."""
+    for span in re.findall(
+        r"`(?:\./)?sekisho ([a-z][^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    ):
+        yield span.split()
+
+
+def unknown(arguments: list[str]) -> str | None:
+    """The first command or option in a sentence that is none, though its arguments may be left out there."""
+    command, words = _sekisho(), list(arguments)
+    if words[0] in ("test", "lint"):
+        return None
+    while hasattr(command, "commands") and words and re.fullmatch(r"[a-z-]+", words[0]):
+        command = command.commands.get(word := words.pop(0))
+        if command is None:
+            return word
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return next((word for word in words if word.startswith("--") and word.partition("=")[0] not in options), None)
+
+
 def _parse(arguments: list[str]) -> None:
     """As the command line would, up to where it would begin to do something."""
     if set(arguments) in _LAUNCHERS:

@@ -10,8 +10,8 @@ import typer.main
 
 from gateway.cli.main import app
 from gateway.settings import Settings
-from tests.guides import documents, translations
-from tests.house.tree import ROOT, name_of
+from tests.guides import documents, spoken, translations, unknown
+from tests.house.tree import ROOT, name_of, project_files
 
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -37,6 +37,21 @@ def test_command_is_documented(command: str) -> None:
 def test_what_a_document_links_to_is_there(document: Path) -> None:
     linked = re.findall(r"\]\(((?!https?:)[^)]+)\)", document.read_text("utf-8"))
     assert [link for link in linked if not _is_there(document, link)] == []
+
+
+# The changelog tells of commands that are gone.
+READ = [path for path in project_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("document", READ, ids=name_of)
+def test_commands_in_sentences_are_commands(document: Path) -> None:
+    wrong = {" ".join(words): found for words in spoken(document.read_text("utf-8")) if (found := unknown(words))}
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("words", ["nothing", "keys nothing", "up --prot 1", "bench serve --rounds-x"])
+def test_what_is_no_command_is_told(words: str) -> None:
+    assert unknown(words.split())
 
 
 def _is_there(document: Path, link: str) -> bool:
