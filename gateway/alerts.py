@@ -66,7 +66,7 @@ _KINDS: dict[str, _Kind] = {
     ),
     "queue_waits": _Kind(
         "warning",
-        "{waiting} requests wait in the line {line}, the last of them about {seconds} in all; the target is {target}.",
+        "Waiting in the line {line}: {waiting}, the last of them about {seconds} in all; the target is {target}.",
         "See under Queue who fills it; move work that can wait to the class batch, or add an engine.",
     ),
     "first_token_slow": _Kind(

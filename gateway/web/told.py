@@ -119,7 +119,7 @@ SENTENCES = {
     "More work comes than the engines do: add an engine, or lower what programs may send.": (
         "処理能力を超えています。エンジンを追加するか、プログラムの送信量を制限してください。"
     ),
-    "{waiting} requests wait in the line {line}, the last of them about {seconds} in all; the target is {target}.": (
+    "Waiting in the line {line}: {waiting}, the last of them about {seconds} in all; the target is {target}.": (
         "待ち行列 {line} で {waiting}件が待機中、最長で約 {seconds} 待つ見込みです（目標 {target}）。"
     ),
     "See under Queue who fills it; move work that can wait to the class batch, or add an engine.": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,10 +69,10 @@ async def enter(door: RunningDoor, page: Page, path: str = "/") -> None:
     await page.goto(door.url + path)
 
 
-async def faults_of_access(page: Page) -> list[str]:
-    """What axe finds against WCAG 2.2, A and AA, and what it holds for good practice."""
+async def faults_of_access(page: Page, rules: Sequence[str] = RULES) -> list[str]:
+    """What axe finds against WCAG 2.2, A and AA, and what it holds for good practice; or by these rules alone."""
     npm_packages(AXE, "axe")
     if not await page.evaluate("'axe' in window"):
         await page.evaluate((AXE / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8"))
-    found = await page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
+    found = await page.evaluate("rules => axe.run(document, {runOnly: rules})", rules)
     return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from gateway.identity import local_link
 from gateway.identity.browser import SESSION
 from gateway.identity.records import User, user_id
 from gateway.identity.sessions import Arrival
-from tests.gateway.chromium import NewContext, enter, faults_of_access, picture
+from tests.gateway.chromium import RULES, NewContext, enter, faults_of_access, picture
 from tests.gateway.conftest import RunningDoor, ask, eventually
 from tests.gateway.signing_in import SignInDoor
 
@@ -382,13 +382,15 @@ async def test_an_auditor_sees_all_and_can_change_nothing(
     await arrived(page)
     await expect(page.locator("#header nav")).to_contain_text("管理コンソール")
     await expect(page.locator(".stage > .notice")).to_contain_text("変更はできません")
-    await toured(page, auditor, "dark-ja", may={"検索", "さらに表示", "調べる"})
+    await toured(page, auditor, "dark-ja", may={"検索", "さらに表示", "調べる"}, rules=["color-contrast"])
     act = "([path, method]) => fetch(path, {method, body: '{}'}).then(answer => answer.status)"
     for path, method in (("policies/everyone", "PUT"), ("policies/everyone", "DELETE"), ("keys", "POST")):
         assert await page.evaluate(act, [f"/admin/v1/{path}", method]) == 403, path
 
 
-async def toured(page: Page, user: str, name: str, may: set[str] | None = None) -> list[str]:
+async def toured(
+    page: Page, user: str, name: str, may: set[str] | None = None, rules: Sequence[str] = RULES
+) -> list[str]:
     """What each page shows, after a look at each. may: what buttons may be called; None: anything."""
     wide = (page.viewport_size or {})["width"]
     found = []
@@ -400,6 +402,6 @@ async def toured(page: Page, user: str, name: str, may: set[str] | None = None) 
         assert await page.locator("main img").count() == 0, path
         assert may is None or set(await page.locator("main button").all_inner_texts()) <= may, path
         assert await page.evaluate("document.documentElement.scrollWidth") <= wide, path
-        assert await faults_of_access(page) == [], path
+        assert await faults_of_access(page, rules) == [], path
         found.append(await page.inner_text("main"))
     return found

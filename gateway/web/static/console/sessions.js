@@ -34,10 +34,10 @@ export function sessionsOf(here, user, sessions, name) {
 /** more(row): another button of a row. */
 function columnsOf(here, more = () => null) {
   const columns = [
-    { title: say("agent"), cell: (row) => row.agent },
-    { title: say("address"), cell: (row) => row.address },
-    { title: say("since"), cell: (row) => when(row.created) },
     { title: say("seen"), cell: (row) => when(row.seen) },
+    { title: say("since"), cell: (row) => when(row.created) },
+    { title: say("address"), cell: (row) => row.address },
+    { title: say("agent"), cell: (row) => row.agent },
     { title: say("ends"), cell: (row) => when(row.ends) },
   ];
   if (!here.mayChange) return columns;
