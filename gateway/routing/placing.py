@@ -41,6 +41,14 @@ class Placed(Record, frozen=True, kw_only=True, omit_defaults=True):
     api_key: str = ""  # sealed
 
 
+class Alias(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """An order about a name that people use for a model; the id is the name. `model`: None where it is one no more."""
+
+    kind: ClassVar[str] = "alias"
+
+    model: str | None = None
+
+
 class Placing:
     """`start` before use, `aclose` after. `disabled`: the settings of those that the fleet is not told of."""
 
@@ -58,6 +66,7 @@ class Placing:
         self._engines = tuple(engines)
         self._aliases = aliases
         self.orders: dict[str, Placed] = {}
+        self.renamed: dict[str, str | None] = {}  # models by alias, as ordered
         self.disabled: dict[str, BackendSettings] = {}
         # What is read first is followed first, or older orders would stand over newer ones for a moment.
         self._following = asyncio.Lock()
@@ -79,13 +88,18 @@ class Placing:
         """By the settings."""
         return frozenset(one.name for one in self._engines)
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """As the settings have them."""
+        return self._aliases
+
     async def take_over(self, engines: Sequence[BackendSettings], aliases: Mapping[str, str]) -> None:
         """New settings. Raises NoKey before anything has changed."""
         async with self._following:
             before = self._engines, self._aliases
             self._engines, self._aliases = tuple(engines), aliases
             try:
-                await self._apply(self.orders)
+                await self._apply(self.orders, self.renamed)
             except NoKey:
                 self._engines, self._aliases = before
                 raise
@@ -94,21 +108,23 @@ class Placing:
         """Follow the orders as they are now. Raises StoreAway."""
         async with self._following:
             found = {order.id: order for order in await self._directory.page(Placed, limit=MOST_ORDERS)}
-            if found != self.orders:
-                await self._apply(found)
+            renamed = {alias.id: alias.model for alias in await self._directory.page(Alias, limit=MOST_ORDERS)}
+            if (found, renamed) != (self.orders, self.renamed):
+                await self._apply(found, renamed)
 
     def sealed(self, name: str, api_key: str) -> str:
         return self._sealer.seal(api_key.encode(), name)
 
-    async def _apply(self, orders: dict[str, Placed]) -> None:
+    async def _apply(self, orders: dict[str, Placed], renamed: dict[str, str | None]) -> None:
         added = [self._added(order) for order in orders.values() if order.added is not None]
         every = [*self._engines, *(one for one in added if one is not None and one.name not in self.named)]
         wanted = [_weighed(one, orders.get(one.name)) for one in every]
         use = {one.name: orders[one.name].use for one in wanted if one.name in orders}
         drained = {name for name, order in use.items() if order == "drained"}
-        await self._fleet.apply([one for one in wanted if use.get(one.name) != "disabled"], self._aliases, drained)
+        aliases = {name: model for name, model in {**self._aliases, **renamed}.items() if model is not None}
+        await self._fleet.apply([one for one in wanted if use.get(one.name) != "disabled"], aliases, drained)
         self.disabled = {one.name: one for one in wanted if use.get(one.name) == "disabled"}
-        self.orders = orders
+        self.orders, self.renamed = orders, renamed
 
     def _added(self, order: Placed) -> BackendSettings | None:
         """None where it cannot be used, which is said and keeps nobody from the other engines."""

@@ -176,6 +176,13 @@ SENTENCES = {
     ),
     "There is a {kind} with the id {id} already.": "ID {id} の {kind} はすでに存在します。",
     "There is no {kind} with the id {id}.": "ID {id} の {kind} は存在しません。",
+    "There is no alias {name}.": "エイリアス {name} は存在しません。",
+    "model: {model} is an alias itself; expected the name of a model.": (
+        "{model} 自体がエイリアスです。モデルの名前を指定してください。"
+    ),
+    "There is a model {name}: whoever asks for it is to get it.": (
+        "{name} という名前のモデルがあるため、エイリアスにできません。"
+    ),
     "There is no backend {name}.": "バックエンド {name} は存在しません。",
     "There is a backend {name} already.": "バックエンド {name} はすでに存在します。",
     "The backend {name} is named by the settings. Disable it here, or take it out there.": (

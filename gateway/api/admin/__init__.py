@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.api.admin import (
     activity,
     alerts,
+    aliases,
     audit,
     backends,
     document,
@@ -37,6 +38,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *queue.OPERATIONS,
     *models.OPERATIONS,
     *backends.OPERATIONS,
+    *aliases.OPERATIONS,
     *settings.OPERATIONS,
     *audit.OPERATIONS,
 )

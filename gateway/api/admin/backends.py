@@ -23,33 +23,33 @@ class Backends(msgspec.Struct, frozen=True):
 
 async def look(asked: Asked) -> Backends:
     """Every engine: its state and why, what it serves, how busy it is, how quick it was lately"""
-    return Backends(administration.every(_engines(asked)), asked.door.fleet.aliases)
+    return Backends(administration.every(engines_of(asked)), asked.door.fleet.aliases)
 
 
 async def change(asked: Asked, body: BackendChange) -> BackendShown:
     """Drain, disable or enable an engine, or weigh it otherwise; everywhere within a second"""
-    return await administration.change(_engines(asked), asked.actor, asked.id, body.given())
+    return await administration.change(engines_of(asked), asked.actor, asked.id, body.given())
 
 
 async def add(asked: Asked, body: BackendNew) -> BackendShown:
     """An engine beside those of the settings; its key is kept encrypted"""
     fields = body.given()
     key = fields.pop("api_key", None)
-    return await administration.add(_engines(asked), asked.actor, fields, key)
+    return await administration.add(engines_of(asked), asked.actor, fields, key)
 
 
 async def delete(asked: Asked) -> Deleted:
     """Remove an engine that was added here; what runs there may finish"""
-    await administration.remove(_engines(asked), asked.actor, asked.id)
+    await administration.remove(engines_of(asked), asked.actor, asked.id)
     return Deleted(id=asked.id, object=Placed.kind)
 
 
 async def test(asked: Asked) -> Trial:
     """Ask an engine a short question now, and say how long it took or what was wrong"""
-    return await administration.attempt(_engines(asked), asked.actor, asked.id)
+    return await administration.attempt(engines_of(asked), asked.actor, asked.id)
 
 
-def _engines(asked: Asked) -> Engines:
+def engines_of(asked: Asked) -> Engines:
     return Engines(asked.door.directory, asked.door.placing, asked.door.fleet)
 
 

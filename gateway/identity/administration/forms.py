@@ -153,6 +153,10 @@ class BackendNew(Form, frozen=True, kw_only=True):
     priority: bool | UnsetType = UNSET
 
 
+class AliasPut(Form, frozen=True, kw_only=True):
+    model: Name
+
+
 class Paging(Form, frozen=True, kw_only=True):
     after: After = ""
     limit: Limit = 100

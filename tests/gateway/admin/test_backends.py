@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from typer.testing import CliRunner, Result
 
+from backends.base import Backend
 from backends.errors import Rejected
 from backends.fake import FakeBackend, chat_script
 from gateway.cli.console import CliError
@@ -102,6 +103,48 @@ async def test_an_engine_whose_key_is_gone_stays_disabled_until_it_is_back(
     await answer(door, "PATCH", "/backends/a", {"weight": 2})
     key.write_text("secret-of-it")
     assert (await answer(door, "PATCH", "/backends/a", {"use": "enabled"}))["order"]["use"] == "enabled"
+
+
+async def test_a_name_is_pointed_elsewhere_ended_and_left_to_the_settings_again(start_door: StartDoor) -> None:
+    described = [{"name": name, "kind": "fake", "url": "http://nowhere"} for name in ("a", "b")]
+    one, other_one = engine("a"), engine("b", model="n")
+    engines: dict[str, Backend] = {"a": one, "b": other_one}
+    doors = [await start_door(engines=engines, backends=described, aliases={"fast": "m"}) for _ in range(2)]
+    door, other = doors
+
+    async def becomes(aliases: dict[str, str]) -> None:
+        assert (await answer(door, "GET", "/backends"))["aliases"] == aliases
+        assert other.app.door is not None
+        fleet = other.app.door.fleet
+        await eventually(lambda: fleet.aliases == aliases)
+
+    assert (await answer(door, "PUT", "/aliases/fast", {"model": "n"}))["model"] == "n"
+    await answer(door, "PUT", "/aliases/our%20model", {"model": "m"})
+    await becomes({"fast": "n", "our model": "m"})
+    async with door.post(ask(model="fast")) as response:
+        assert response.status == 200
+    assert (len(one.asked), len(other_one.asked)) == (0, 1)
+    for name in ("fast", "our%20model"):
+        await answer(door, "DELETE", f"/aliases/{name}")
+        await answer(door, "DELETE", f"/aliases/{name}", status=404)
+    await becomes({})
+    async with door.post(ask(model="fast")) as response:
+        await error_of(response, 404, "model_not_found")
+    await answer(door, "PUT", "/aliases/fast", {"model": "m"})
+    await becomes({"fast": "m"})
+    assert door.app.door is not None
+    assert door.app.door.placing.renamed == {}, "what the settings say needs no order"
+    actions = [line["action"] for line in (await answer(door, "GET", "/audit"))["data"]]
+    assert actions[:3] == ["alias.delete", "alias.delete", "alias.change"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "status"), [("fast", "fast", 400), ("slow", "fast", 400), ("m", "n", 409), ("%0a", "m", 400)]
+)
+async def test_what_cannot_be_an_alias_is_refused(start_door: StartDoor, name: str, model: str, status: int) -> None:
+    door = await start_door(engine("a"), aliases={"fast": "m"})
+    await answer(door, "PUT", f"/aliases/{name}", {"model": model}, status=status)
+    assert (await answer(door, "GET", "/backends"))["aliases"] == {"fast": "m"}
 
 
 async def test_an_order_counts_at_another_gateway_and_after_a_restart(start: Engines) -> None:

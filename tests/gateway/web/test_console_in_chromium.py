@@ -222,6 +222,34 @@ async def test_what_needs_attention_stands_above_all_else(door: RunningDoor, new
     await picture(page, "console-alerts")
 
 
+async def test_a_name_for_a_model_is_made_pointed_elsewhere_and_ended(
+    door: RunningDoor, new_context: NewContext
+) -> None:
+    async def names() -> Any:
+        return (await api(door, "GET", "/backends"))["aliases"]
+
+    page = await opened(door, new_context, "backends")
+    await page.get_by_role("button", name="New name for a model").click()
+    await page.locator("dialog").get_by_label("Name", exact=True).fill("our best")
+    await page.get_by_label("Stands for the model").fill("fake")
+    await confirm(page, "Save")
+    await told(page, "our best stands for fake now.")
+    assert await names() == {"our best": "fake"}
+    row = page.locator("tr", has_text="our best")
+    await row.get_by_role("button", name="End").click()
+    await confirm(page, "End")
+    await told(page, "our best stands for nothing any more.")
+    assert await names() == {}
+    await page.get_by_role("button", name="Undo").click()
+    await told(page, "Undone")
+    assert await names() == {"our best": "fake"}
+    await row.get_by_role("button", name="Change").click()
+    await page.get_by_label("Stands for the model").fill("other")
+    await confirm(page, "Save")
+    await told(page, "our best stands for other now.")
+    await picture(page, "console-aliases")
+
+
 async def test_a_policy_is_edited_after_its_changes_were_shown_and_undone(
     door: RunningDoor, new_context: NewContext
 ) -> None:
@@ -271,6 +299,24 @@ async def test_a_policy_is_tried_on_what_was_used(door: RunningDoor, new_context
     await page.get_by_role("button", name="Ask the ledger").click()
     await expect(shown.locator(".notice.bad")).to_contain_text("requests_per_minute")
     assert [one["id"] for one in (await api(door, "GET", "/policies"))["data"]] == ["everyone"]
+
+
+async def test_what_is_new_takes_nothings_place(door: RunningDoor, new_context: NewContext) -> None:
+    page = await opened(door, new_context, "groups")
+    await page.get_by_role("button", name="New group").click()
+    await page.locator("dialog").get_by_role("textbox").first.fill("research")
+    await confirm(page, "Save")
+    await expect(page.locator("dialog .notice.bad")).to_contain_text("There is one called research already.")
+    await confirm(page, "Leave it as it is")
+    await page.evaluate(GO, "/console/policies?new")
+    await arrived(page)
+    await page.get_by_label("Name", exact=True).fill("everyone")
+    await page.get_by_label("Applies to").fill("everyone")
+    await page.get_by_role("button", name="Save").click()
+    await confirm(page, "Save")
+    await expect(page.locator("dialog .notice.bad")).to_contain_text("There is one called everyone already.")
+    assert (await api(door, "GET", "/policies/everyone"))["requests_per_day"] == 500
+    assert (await api(door, "GET", "/groups/research"))["description"] == EVIL
 
 
 async def test_what_applies_to_a_person_is_told_with_its_reason(door: RunningDoor, new_context: NewContext) -> None:
@@ -383,6 +429,10 @@ async def test_an_auditor_sees_all_and_can_change_nothing(
     await expect(page.locator("#header nav")).to_contain_text("管理コンソール")
     await expect(page.locator(".stage > .notice")).to_contain_text("変更はできません")
     await toured(page, auditor, "dark-ja", may={"検索", "さらに表示", "調べる"}, rules=["color-contrast"])
+    await page.evaluate(GO, "/console/policies/everyone")
+    await page.get_by_role("button", name="調べる").click()
+    await expect(page.locator("main")).to_contain_text("役割とグループは現在のもの", timeout=30_000)
+    assert await page.locator("main .notice.bad").count() == 0
     act = "([path, method]) => fetch(path, {method, body: '{}'}).then(answer => answer.status)"
     for path, method in (("policies/everyone", "PUT"), ("policies/everyone", "DELETE"), ("keys", "POST")):
         assert await page.evaluate(act, [f"/admin/v1/{path}", method]) == 403, path

@@ -4,6 +4,7 @@ import { askJson } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { duration, number } from "../lib/format.js";
 import { act } from "./act.js";
+import { aliasesOf } from "./aliases.js";
 import { backendColumns } from "./backend_state.js";
 import { everySeconds } from "./live.js";
 import { buttons, facts } from "./table.js";
@@ -25,7 +26,7 @@ export async function show(here) {
       [ROOT, "/admin/v1/activity?limit=1"].map((path) => askJson(path, { signal: here.signal })),
     );
     const columns = [...backendColumns(activity.backends).slice(1), ...ordered];
-    return [data.map((row) => card(here, columns, row, again)), aliasesOf(aliases)];
+    return [data.map((row) => card(here, columns, row, again)), aliasesOf(here, aliases, again)];
   });
 }
 
@@ -68,13 +69,6 @@ function acts(row, then) {
     now !== "disabled" && [say("test"), () => test(row, then)],
     added && [say("remove"), () => remove(row, then), true],
   );
-}
-
-function aliasesOf(aliases) {
-  const names = Object.entries(aliases);
-  if (!names.length) return null;
-  const lines = names.map(([name, model]) => h("li", {}, say("alias_line", { name, model })));
-  return h("section", { class: "card" }, h("h2", {}, say("aliases")), h("ul", {}, lines));
 }
 
 function turn({ name, order }, use, then) {

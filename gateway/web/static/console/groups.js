@@ -4,6 +4,7 @@ import { askJson } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { act } from "./act.js";
 import { buttons, listing } from "./table.js";
+import { unlessTaken } from "./taken.js";
 import { ROLES, say as common } from "./words/frame.js";
 import { say } from "./words/people.js";
 
@@ -40,7 +41,10 @@ function save(here, before) {
       { name: "role", kind: "choice", label: say("gives_role"), value: before?.role, choices: roles },
       { name: "tenant", kind: "text", label: say("gives_tenant"), value: before?.tenant },
     ],
-    run: ({ id = before?.id, ...values }) => put(id, values),
+    run: async ({ id = before?.id, ...values }) => {
+      if (!before) await unlessTaken(pathOf(id), id);
+      return put(id, values);
+    },
     done: ({ id }) => say("group_done", { name: id }),
     undo:
       ({ id }) =>

@@ -7,7 +7,8 @@ import { differenceList, shown } from "./differences.js";
 import { showEffective } from "./effective.js";
 import { formOf } from "./fields.js";
 import { fieldName, fieldsOf, limitsOf, policyOf } from "./policy_fields.js";
-import { facts, link, listing } from "./table.js";
+import { facts, link, listing, when } from "./table.js";
+import { unlessTaken } from "./taken.js";
 import { whatIf } from "./what_if.js";
 import { say as common } from "./words/frame.js";
 import { say } from "./words/policies.js";
@@ -50,8 +51,16 @@ const columns = [
 /** policy: null for a new one. */
 function showOne(here, policy) {
   if (!here.mayChange) {
-    const pairs = Object.entries(policy).map(([name, value]) => [fieldName(name), shown(value)]);
-    here.place.append(h("section", { class: "card" }, h("h2", {}, policy.id), facts(...pairs)));
+    const pairs = fieldsOf(here.schema, policy).map(({ label, value }) => [label, shown(value)]);
+    here.place.append(
+      h(
+        "section",
+        { class: "card" },
+        h("h2", {}, policy.id),
+        facts(...pairs, [common("created"), when(policy.created)]),
+      ),
+      whatIf(here, () => ({ name: policy.id, policy: restOf(policy) })),
+    );
     return;
   }
   const name = { name: "id", kind: "text", label: say("policy_name"), hint: say("name_hint"), required: true };
@@ -86,7 +95,10 @@ function save(here, was, { name, policy }) {
     title: say("save_title", { name }),
     says: changes ? [h("p", {}, say("save_says")), changes] : say("save_same"),
     verb: common("save"),
-    run: () => put(name, policy),
+    run: async () => {
+      if (!was) await unlessTaken(pathOf(name), name);
+      return put(name, policy);
+    },
     done: () => say("saved", { name }),
     undo: () => () => (was ? put(name, was) : askJson(pathOf(name), { method: "DELETE" })),
     then: (after) => here.go(after || was ? `/console/policies/${encodeURIComponent(name)}` : "/console/policies"),

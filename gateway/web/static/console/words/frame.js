@@ -29,6 +29,7 @@ export const say = words({
     ja: "ゲートウェイが応答しません。操作すると再試行します。",
   },
   failed: { en: "{message} (request {id})", ja: "{message}（リクエスト {id}）" },
+  taken: { en: "There is one called {name} already.", ja: "{name} はすでに存在します。" },
   cancel: { en: "Leave it as it is", ja: "キャンセル" },
   close: { en: "Close", ja: "閉じる" },
   undo: { en: "Undo", ja: "元に戻す" },
