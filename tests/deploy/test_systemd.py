@@ -115,6 +115,15 @@ def test_what_a_service_may_not_forget(unit: str) -> None:
     assert given["WantedBy"] == given["PartOf"] == "sekisho.target"
 
 
+def test_engine_and_valkey_have_no_network_and_nobody_sees_what_is_anothers() -> None:
+    folders = {unit: f"/var/lib/{last(unit, 'StateDirectory')}" for unit in UNITS}
+    for unit in UNITS:
+        given = dict(lines(unit))
+        assert given.get("PrivateNetwork", "no") == ("no" if unit.startswith("sekisho-gateway") else "yes")
+        shut = {path.removeprefix("-") for path in given["InaccessiblePaths"].split()}
+        assert shut >= set(folders.values()) - {folders[unit]}
+
+
 @pytest.mark.parametrize("unit", ["sekisho-gateway@.service", "sekisho-engine.service"])
 def test_a_service_calls_a_command_that_exists(unit: str) -> None:
     program, name, *arguments = command(unit, **variables("engine.env"))

@@ -72,14 +72,11 @@ def containers(workload: Object) -> list[Object]:
 
 
 def environment(container: Object, secret: dict[str, str]) -> dict[str, str]:
-    """As the container would have it, where the secret holds this; $(NAME) is what stands before."""
+    """As the container would have it, where the secret holds this."""
     found: dict[str, str] = {}
     for variable in container.get("env", []):
         if "value" in variable:
-            value = variable["value"]
-            for name, known in found.items():
-                value = value.replace(f"$({name})", known)
-            found[variable["name"]] = value
+            found[variable["name"]] = variable["value"]
         elif (key := variable["valueFrom"]["secretKeyRef"]["key"]) in secret:
             found[variable["name"]] = secret[key]
         else:

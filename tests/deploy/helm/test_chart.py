@@ -36,7 +36,7 @@ from tests.house.tree import ROOT
 
 README = (ROOT / "deploy" / "helm" / "README.md").read_text("utf-8")
 CUSTOM = ("HTTPRoute", "PrometheusRule", "ScaledObject", "ServiceMonitor")
-SECRET = {"redis-password": "letters123", "redis-url": "rediss://redis.example.com:6379/0"}
+SECRET = {"redis-password": "p@ss/w0rd"}
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
@@ -85,6 +85,7 @@ def _faults(objects: list[dict[str, Any]]) -> list[str]:
         ("existingSecret=s,gateway.image.digest=latest", "does not match pattern"),
         ("existingSecret=s,gateway.replicas=0", "minimum"),
         ("existingSecret=s,exposure.kind=loadbalancer", "value must be one of"),
+        ("existingSecret=s,valkey.enabled=false", "externalRedis.url: expected"),
         ("existingSecret=s,exposure.kind=ingress", "exposure.ingress.tlsSecret: expected"),
         ("existingSecret=s,settings.bootstrap_key=sk", "invalid propertyName"),
         ("existingSecret=s,valkey.maxmemory=much", "does not match pattern"),
@@ -114,8 +115,9 @@ def test_the_gateway_takes_its_settings_and_finds_redis_and_engines(name: str, t
     parts = workloads(objects)
     ports = {port["name"]: port["containerPort"] for port in containers(parts["gateway"])[0]["ports"]}
     assert (settings.port, settings.metrics_port) == (ports["http"], ports["metrics"])
-    here = f"redis://:{SECRET['redis-password']}@sekisho-valkey:6379/0"
-    assert settings.redis_url == (here if "valkey" in parts else SECRET["redis-url"])
+    there = "redis+sentinel://sentinel-0.redis:26379,sentinel-1.redis:26379/sekisho"
+    assert settings.redis_url == ("redis://sekisho-valkey:6379/0" if "valkey" in parts else there)
+    assert settings.redis.login.password == SECRET["redis-password"]
     if "engine" in parts:
         scaled = kinds(objects, "ScaledObject")
         most = scaled[0]["spec"]["maxReplicaCount"] if scaled else parts["engine"]["spec"]["replicas"]
@@ -135,7 +137,7 @@ def test_no_secret_is_in_an_object_and_every_key_that_is_asked_for_is_described(
         for workload in workloads(objects).values():
             references = re.findall(r"'secretKeyRef': \{[^}]*'key': '([\w-]+)'", str(workload))
             asked |= {*references, *re.findall(r"'subPath': '([\w.-]+)'", str(workload))}
-    assert asked == {"server.key", "redis-password", "redis-url", "bootstrap-key", "open-webui-secret"}
+    assert asked == {"server.key", "redis-password", "redis-sentinel-password", "bootstrap-key", "open-webui-secret"}
     assert [key for key in asked if f"| `{key}` |" not in README] == []
 
 

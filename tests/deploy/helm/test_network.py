@@ -73,6 +73,7 @@ def test_the_gateway_reaches_names_and_providers_and_no_network_of_the_house(nam
 def test_what_is_elsewhere_is_reached_where_it_is_named() -> None:
     gateway = pods(example("external"))["gateway"]
     assert reaches(policies("external"), gateway, Pod({}, "inference"), 8000)
+    assert reaches(policies("external"), gateway, Pod({}, "redis"), 26379)
     assert not reaches(policies("external"), gateway, Pod({}, "inference"), 22)
     assert not reaches(policies("cpu"), gateway, Pod({}, "inference"), 8000)
 

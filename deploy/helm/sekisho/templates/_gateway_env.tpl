@@ -5,18 +5,13 @@
 # Variables, so that the command line in this container has them too.
 - {name: SEKISHO_DATA_DIR, value: /var/lib/sekisho}
 - {name: SEKISHO_REPLICAS, value: {{ ternary $gateway.autoscaling.maxReplicas $gateway.replicas $gateway.autoscaling.enabled | quote }}}
-{{- if .Values.valkey.enabled }}
-- name: REDIS_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: redis-password}}
 - name: SEKISHO_REDIS_URL
-  value: redis://:$(REDIS_PASSWORD)@{{ include "sekisho.part" (list . "valkey") }}:6379/0
-{{- else if .Values.externalRedis.url }}
-- {name: SEKISHO_REDIS_URL, value: {{ .Values.externalRedis.url | quote }}}
-{{- else }}
-- name: SEKISHO_REDIS_URL
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: redis-url}}
-{{- end }}
-{{- range $name, $key := dict "SEKISHO_BOOTSTRAP_KEY" "bootstrap-key" "SEKISHO_OPEN_WEBUI_SECRET" "open-webui-secret" }}
+  {{- if .Values.valkey.enabled }}
+  value: redis://{{ include "sekisho.part" (list . "valkey") }}:6379/0
+  {{- else }}
+  value: {{ .Values.externalRedis.url | required "externalRedis.url: expected where Redis is, for valkey.enabled is false" | quote }}
+  {{- end }}
+{{- range $name, $key := dict "SEKISHO_REDIS_PASSWORD" "redis-password" "SEKISHO_REDIS_SENTINEL_PASSWORD" "redis-sentinel-password" "SEKISHO_BOOTSTRAP_KEY" "bootstrap-key" "SEKISHO_OPEN_WEBUI_SECRET" "open-webui-secret" }}
 - name: {{ $name }}
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ $key }}, optional: true}}
 {{- end }}
