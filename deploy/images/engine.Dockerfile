@@ -24,7 +24,8 @@ COPY backends backends
 COPY native_engine native_engine
 COPY kernels kernels
 RUN --mount=type=cache,target=/cache \
-    pip --python /opt/sekisho install --constraint pins.txt --no-build-isolation '.[engine,tracing]' \
+    pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /opt/sekisho install --constraint pins.txt "$(echo /wheels/*.whl)[engine,tracing]" \
     && /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-file /opt/sekisho/sbom.cdx.json /opt/sekisho
 
 FROM source AS build-gpu
@@ -35,7 +36,8 @@ COPY backends backends
 COPY native_engine native_engine
 COPY kernels kernels
 RUN --mount=type=cache,target=/cache \
-    pip --python /opt/sekisho install --constraint pins.txt --no-build-isolation '.[engine,gpu,tracing]' \
+    pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /opt/sekisho install --constraint pins.txt "$(echo /wheels/*.whl)[engine,gpu,tracing]" \
     && /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-file /opt/sekisho/sbom.cdx.json /opt/sekisho
 
 FROM ${PYTHON} AS base

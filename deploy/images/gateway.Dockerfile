@@ -16,7 +16,8 @@ COPY kernels kernels
 # The native kernel is left out where there is no compiler, and here nothing would call it.
 RUN --mount=type=cache,target=/cache \
     pip install --constraint pins.txt setuptools \
-    && pip --python /opt/sekisho install --constraint pins.txt --no-build-isolation '.[tracing]' \
+    && pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /opt/sekisho install --constraint pins.txt "$(echo /wheels/*.whl)[tracing]" \
     && /opt/sbom/bin/pip install cyclonedx-bom==7.5.0 \
     && /opt/sbom/bin/cyclonedx-py environment --output-reproducible --output-file /opt/sekisho/sbom.cdx.json /opt/sekisho
 

@@ -101,7 +101,7 @@ def test_an_image_runs_as_nobody_in_particular_and_holds_what_it_is_made_of(imag
     text = (DEPLOY / "images" / image).read_text("utf-8")
     assert text.rstrip().split("\nUSER ")[-1].startswith("10001:10001")
     assert "cyclonedx-py environment" in text
-    extras = re.findall(r"'\.\[([\w,]+)\]'", text)
+    extras = re.findall(r"\.whl\)\[([\w,]+)\]", text)
     assert extras == (["tracing"] if image == "gateway.Dockerfile" else ["engine,tracing", "engine,gpu,tracing"])
 
 

@@ -68,7 +68,8 @@ async def said(response: Any) -> AsyncIterator[bytes]:
 
 
 async def test_a_token_reaches_its_reader_before_the_next_is_made(standing: Standing) -> None:
-    async with standing.client() as client, client.post(CHAT, json=question(400, 0.05, stream=True)) as response:
+    # So few that they fill no buffer, so far apart that whoever is late still is before the last.
+    async with standing.client() as client, client.post(CHAT, json=question(6, 3, stream=True)) as response:
         assert response.status == 200
         assert b"word" in await anext(said(response))
         assert await standing.running() == 1
@@ -94,7 +95,7 @@ async def test_the_chats_events_come_as_they_are_made(standing: Standing) -> Non
     async with standing.client(standing.person_key) as client:
         async with client.post("/chat/v1/conversations", json={}) as response:
             conversation = (await response.json())["id"]
-        body = {"model": MODEL, "parent": None, "content": "hello 400 0.05"}
+        body = {"model": MODEL, "parent": None, "content": "hello 6 3"}
         async with client.post(f"/chat/v1/conversations/{conversation}/answers", json=body) as response:
             assert response.status == 200
             events = (json.loads(line[6:]) async for line in said(response) if line.startswith(b"data: "))
