@@ -196,6 +196,11 @@ class App:
         """It is about to end: /readyz says so, all else goes on."""
         self._opened().leaving.set()
 
+    @property
+    def writes(self) -> bool:
+        """Whether answers of the chat are under way, which may have no reader now."""
+        return self._opened().chat.answers.under_way > 0
+
     async def end(self) -> None:
         """Whoever is still answered or waits is told that this gateway ends."""
         door = self._opened()

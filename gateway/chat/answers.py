@@ -70,6 +70,11 @@ class Answers:
         """How many are being written here, whether anybody reads them or not."""
         return len(self._running)
 
+    @property
+    def under_way(self) -> int:
+        """How many are being written, with readers or without."""
+        return len(self._tasks)
+
     async def aclose(self) -> None:
         """What is being written ends here, and says so."""
         for running in self._running.values():

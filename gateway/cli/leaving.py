@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
 
 if TYPE_CHECKING:
     import socket
-
-    from gateway.app import App
 
 # A connection that was just accepted has a request on its way.
 _ARRIVING_SECONDS = 0.5
@@ -24,10 +22,24 @@ _ENDING_SECONDS = 5.0
 _CLOSE = (b"connection", b"close")
 
 
+class Leaving(Protocol):
+    """What it tells the application, and asks of it."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it answers people who are not connected now."""
+
+    def leave(self) -> None:
+        """It is about to end: say so, and go on."""
+
+    async def end(self) -> None:
+        """The time is over for whatever is under way."""
+
+
 class LeavingServer(uvicorn.Server):
     """A signal begins it; a second one ends the `delay` at once."""
 
-    def __init__(self, app: App, config: uvicorn.Config, delay: float, seconds: float) -> None:
+    def __init__(self, app: Leaving, config: uvicorn.Config, delay: float, seconds: float) -> None:
         """`delay`: seconds in which requests are still taken; `seconds`: that those in flight have after it."""
         config.timeout_graceful_shutdown = round(seconds + _ENDING_SECONDS)
         super().__init__(config)
@@ -56,6 +68,8 @@ class LeavingServer(uvicorn.Server):
             server.close()
         await asyncio.sleep(_ARRIVING_SECONDS)
         ending = asyncio.create_task(self._end())
+        while self._app.writes and not self.force_exit:  # noqa: ASYNC110  as the server waits for its connections
+            await asyncio.sleep(0.1)
         await super().shutdown(sockets)
         ending.cancel()
 
