@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import msgspec
 import pytest
 
+from gateway.api.language import refused
+from gateway.errors import InternalError
+from gateway.scope import RequestScope
 from tests.gateway.admin.conftest import person
-from tests.gateway.conftest import RunningDoor, ask
+from tests.gateway.conftest import RunningDoor
 
 JAPANESE = {"accept-language": "ja"}
 COOKIE = {"cookie": "sekisho-language=ja", "accept-language": "en"}
@@ -35,8 +40,12 @@ async def test_a_refusal_keeps_its_code_and_is_told_in_the_readers_language(offi
     assert japanese == english | {"message": "バックエンド 'nobody' は存在しません。"}
 
 
-async def test_clients_of_the_official_api_get_its_english(office: RunningDoor) -> None:
-    path = "/v1/chat/completions"
-    english, japanese = [await asked(office, "POST", path, headers, ask(model="none")) for headers in ({}, JAPANESE)]
-    assert english == japanese
-    assert "does not exist" in english["error"]["message"]
+@pytest.mark.parametrize(
+    ("path", "is_japanese"),
+    [("/v1/chat/completions", False), ("/v1/models", False), ("/chat/v1/answers", True), ("/admin/v1/users", True)],
+)
+def test_clients_of_the_official_api_get_its_english(path: str, is_japanese: bool) -> None:
+    request = cast("RequestScope", SimpleNamespace(path=path, headers={b"accept-language": b"ja"}))
+    error = msgspec.json.decode(refused(request, InternalError()))["error"]
+    assert error["code"] == "internal_error"
+    assert ("リクエスト番号" in error["message"]) == is_japanese
