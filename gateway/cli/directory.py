@@ -60,12 +60,12 @@ async def checked_server_key(store: Store, data_dir: Path) -> bytes:
     return server_key
 
 
-async def on_store(redis_url: str, work: StoreWork[T]) -> T:
+async def on_store(redis_url: str, work: StoreWork[T], timeout: float = _TIMEOUT) -> T:
     from gateway.errors import DoorError, StoreAway
     from gateway.settings import without_credentials
     from gateway.store.redis import Store
 
-    store = Store(_located(redis_url), _TIMEOUT)
+    store = Store(_located(redis_url), timeout)
     try:
         return await work(store)
     except StoreAway as fault:

@@ -7,7 +7,8 @@ each part, is as it was at one moment of the reading; a record and its place in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -18,10 +19,16 @@ from gateway.store.records import Records
 from gateway.store.redis import Store
 
 _MATCH = f"{keys.TAG}:*"
-_TOGETHER = 200  # keys, or members of one
+_KEYS = 50  # together: a conversation may hold some MiB
+_MEMBERS = 200
+_COMMANDS = 200
 _RECORD, _RECORDS = keys.record("", "")[:-1], keys.records("")
 
+# Of names, the longest first: it says most.
+_BEGINNINGS = sorted(((key.pattern.partition("<")[0], key.passing) for key in KEYS), key=lambda it: -len(it[0]))
+
 Type = Literal["record", "string", "hash", "zset", "list", "stream"]
+_TYPES = frozenset({"string", "hash", "zset", "list", "stream"})
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
@@ -42,9 +49,8 @@ async def read(store: Store) -> AsyncIterator[Part]:
     async for found in _scan(store):
         kinds |= {key.removeprefix(_RECORDS) for key in found if key.startswith(_RECORDS)}
         others = [key for key in found if not is_passing(key) and not key.startswith((_RECORD, _RECORDS))]
-        for key, type_, ends in await _described(store, others):
-            async for data in _READERS[type_](store, key):
-                yield Part(type_, key, ends, data)
+        async for part in _parts(store, await _described(store, others)):
+            yield part
     for kind in sorted(kinds):
         async for part in _records(Records(store), kind):
             yield part
@@ -52,13 +58,14 @@ async def read(store: Store) -> AsyncIterator[Part]:
 
 def is_passing(key: str) -> bool:
     """As the table says. What is not in it is of another release, and kept."""
-    fits = [listed for listed in KEYS if key.startswith(listed.pattern.partition("<")[0])]
-    return bool(fits) and max(fits, key=lambda listed: len(listed.pattern.partition("<")[0])).passing
+    return next((passing for beginning, passing in _BEGINNINGS if key.startswith(beginning)), False)
 
 
-async def write(store: Store, parts: Sequence[Part]) -> None:
+async def write(store: Store, parts: Iterable[Part]) -> None:
     """Parts of one key in the order in which they were read, into a Redis that held nothing. Raises StoreAway."""
-    await asyncio.gather(*(store.command(*command) for part in parts for command in _commands(part)))
+    commands = (command for part in parts for command in _commands(part))
+    while together := list(islice(commands, _COMMANDS)):
+        await asyncio.gather(*(store.command(*command) for command in together))
 
 
 async def is_empty(store: Store) -> bool:
@@ -78,7 +85,7 @@ async def clear(store: Store) -> None:
 async def _scan(store: Store) -> AsyncIterator[list[str]]:
     cursor = b"0"
     while True:
-        cursor, found = await store.command("SCAN", cursor, "MATCH", _MATCH, "COUNT", _TOGETHER)
+        cursor, found = await store.command("SCAN", cursor, "MATCH", _MATCH, "COUNT", _KEYS)
         if found:
             yield [key.decode() for key in found]
         if cursor == b"0":
@@ -90,57 +97,45 @@ async def _described(store: Store, found: Sequence[str]) -> list[tuple[str, Type
     kinds = await asyncio.gather(*(store.command("TYPE", key) for key in found))
     ends = await asyncio.gather(*(store.command("PEXPIRETIME", key) for key in found))
     described = zip(found, (kind.decode() for kind in kinds), ends, strict=True)
-    return [(key, kind, max(0, end)) for key, kind, end in described if kind in _READERS]
+    return [(key, kind, max(0, end)) for key, kind, end in described if kind in _TYPES]
 
 
 async def _records(records: Records, kind: str) -> AsyncIterator[Part]:
     after = ""
-    while page := await records.page(kind, after, _TOGETHER):
+    while page := await records.page(kind, after, _MEMBERS):
         after = page[-1].id
         for stored in page:
             yield Part("record", f"{kind}:{stored.id}", 0, stored.data)
 
 
-async def _string(store: Store, key: str) -> AsyncIterator[Any]:
-    if (value := await store.command("GET", key)) is not None:
-        yield value
+async def _parts(store: Store, described: Sequence[tuple[str, Type, int]]) -> AsyncIterator[Part]:
+    """The first pages of all at once: most have no other."""
+    firsts = await asyncio.gather(*(_page(store, type_, key, b"") for key, type_, _ in described))
+    for (key, type_, ends), (data, following) in zip(described, firsts, strict=True):
+        if data is not None:
+            yield Part(type_, key, ends, data)
+        while following:
+            data, following = await _page(store, type_, key, following)
+            if data is not None:
+                yield Part(type_, key, ends, data)
 
 
-async def _scanned(command: str, store: Store, key: str) -> AsyncIterator[Any]:
-    cursor = b"0"
-    while True:
-        cursor, found = await store.command(command, key, cursor, "COUNT", _TOGETHER)
-        if found:
-            yield found
-        if cursor == b"0":
-            return
-
-
-async def _hash(store: Store, key: str) -> AsyncIterator[Any]:
-    async for found in _scanned("HSCAN", store, key):
-        yield found
-
-
-async def _zset(store: Store, key: str) -> AsyncIterator[Any]:
-    async for found in _scanned("ZSCAN", store, key):
-        yield found
-
-
-async def _list(store: Store, key: str) -> AsyncIterator[Any]:
-    start = 0
-    while found := await store.command("LRANGE", key, start, start + _TOGETHER - 1):
-        yield found
-        start += len(found)
-
-
-async def _stream(store: Store, key: str) -> AsyncIterator[Any]:
-    start = "-"
-    while found := await store.command("XRANGE", key, start, "+", "COUNT", _TOGETHER):
-        yield found
-        start = f"({found[-1][0].decode()}"
-
-
-_READERS: dict[Any, Any] = {"string": _string, "hash": _hash, "zset": _zset, "list": _list, "stream": _stream}
+async def _page(store: Store, type_: Type, key: str, start: bytes) -> tuple[Any, bytes]:
+    """What stands there from `start` on, None for nothing, and where the next page starts, b"" for nowhere."""
+    match type_:
+        case "string":
+            return await store.command("GET", key), b""
+        case "hash" | "zset":
+            command = "HSCAN" if type_ == "hash" else "ZSCAN"
+            cursor, found = await store.command(command, key, start or b"0", "COUNT", _MEMBERS)
+            return found or None, cursor if cursor != b"0" else b""
+        case "list":
+            first = int(start or b"0")
+            found = await store.command("LRANGE", key, first, first + _MEMBERS - 1)
+            return found or None, str(first + _MEMBERS).encode() if len(found) == _MEMBERS else b""
+        case _:
+            found = await store.command("XRANGE", key, start or b"-", "+", "COUNT", _MEMBERS)
+            return found or None, b"(" + found[-1][0] if len(found) == _MEMBERS else b""
 
 
 def _commands(part: Part) -> list[tuple[Any, ...]]:

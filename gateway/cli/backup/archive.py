@@ -6,6 +6,7 @@ Members are `backup.json` (what it is), `server.key`, `redis/<number>` (MessageP
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import re
@@ -19,7 +20,7 @@ from gateway.cli.console import CliError
 
 _SUMS = "sha256sums"
 _NAME = re.compile(r"backup\.json|server\.key|redis/\d{8}|files/file-[0-9a-f]{36}", re.ASCII)
-_BLOCK = 1024 * 1024
+_LEVEL = 3  # Redis is read as quickly
 LARGEST_PART = 256 * 1024 * 1024  # of what is taken into memory
 
 
@@ -33,8 +34,9 @@ class Writer:
     """Into a stream, member by member; `finish` makes it whole."""
 
     def __init__(self, target: IO[bytes]) -> None:
-        # `finish` closes it: what was not finished is no backup.
-        self._tar = tarfile.open(fileobj=target, mode="w|gz", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        # `finish` closes them: what was not finished is no backup.
+        self._gzip = gzip.GzipFile(fileobj=target, mode="wb", compresslevel=_LEVEL)
+        self._tar = tarfile.open(fileobj=self._gzip, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._sums: list[str] = []
 
     def add(self, name: str, data: bytes) -> None:
@@ -50,6 +52,7 @@ class Writer:
         sums = "".join(self._sums).encode()
         self._tar.addfile(_info(_SUMS, len(sums)), io.BytesIO(sums))
         self._tar.close()
+        self._gzip.close()
 
 
 class _Summed(io.RawIOBase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -20,8 +20,6 @@ from gateway.cli.directory import actor
 if TYPE_CHECKING:
     from gateway.store.copying import Part
     from gateway.store.redis import Store
-
-_TOGETHER = 200
 
 
 def verified(source: IO[bytes]) -> tuple[Head, bytes]:
@@ -94,14 +92,13 @@ async def put_back(
 async def _write(store: Store, member: Member, counts: Counts) -> None:
     from gateway.store import copying
 
-    together: list[Part] = []
-    for part in _parts(archive.read_all(member)):
-        together.append(part)
+    await copying.write(store, _counted(_parts(archive.read_all(member)), counts))
+
+
+def _counted(parts: Iterable[Part], counts: Counts) -> Iterator[Part]:
+    for part in parts:
         counts.add_part(part)
-        if len(together) >= _TOGETHER:
-            await copying.write(store, together)
-            together.clear()
-    await copying.write(store, together)
+        yield part
 
 
 def _parts(data: bytes) -> Iterator[Part]:

@@ -35,6 +35,7 @@ FilesDir = Annotated[
     typer.Option(envvar="SEKISHO_FILES_DIR", help="Folder of people's files. [default: files in the data folder]"),
 ]
 _TELL_SECONDS = 2.0
+_ANSWER_SECONDS = 60.0  # megabytes are asked for at once
 
 
 def backup(
@@ -88,7 +89,7 @@ class _Progress:
 def _on_redis(place: Place, redis_url: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
     async def main() -> T:
         async with reached(place.data_dir, redis_url) as url:
-            return await on_store(url, work)
+            return await on_store(url, work, _ANSWER_SECONDS)
 
     return asyncio.run(main())
 

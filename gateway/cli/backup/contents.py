@@ -43,12 +43,16 @@ class Counts:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self._key = ""
 
     def add(self, what: str, number: int = 1) -> None:
         self._counts[what] += number
 
     def add_part(self, part: Part) -> None:
-        self.add(part.key.partition(":")[0].replace("_", " ") if part.type == "record" else _area(part.key))
+        """A long key comes in several parts, one behind the other, and counts once."""
+        if part.key != self._key:
+            self._key = part.key
+            self.add(part.key.partition(":")[0].replace("_", " ") if part.type == "record" else _area(part.key))
 
     def lines(self) -> Iterator[str]:
         return (f"  {what}: {number}" for what, number in sorted(self._counts.items()))

@@ -40,12 +40,9 @@ async def _redis(store: Store, writer: Writer, counts: Counts, tell: Callable[[s
     from gateway.store import copying
 
     encoder, buffer, number, parts = msgspec.msgpack.Encoder(), bytearray(), 0, 0
-    seen: str | None = None
-
     async for part in copying.read(store):
-        if part.key != seen:  # a long key comes in several parts
-            counts.add_part(part)
-        seen, parts = part.key, parts + 1
+        counts.add_part(part)
+        parts += 1
         data = encoder.encode(part)
         buffer += len(data).to_bytes(4, "big") + data
         if len(buffer) >= _MEMBER_BYTES:
