@@ -17,7 +17,7 @@ from tests.guides import Snippet
 from tests.house.tree import ROOT
 from tests.system.driving import COMMAND, eventually
 
-_SECONDS = 180
+_SECONDS = 300
 
 
 class Reader:
