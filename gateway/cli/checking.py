@@ -79,7 +79,8 @@ def _holds_secrets(settings: Settings) -> bool:
     from pydantic import SecretStr
 
     secrets = {name for name, value in settings if isinstance(value, SecretStr)}
-    secrets |= {"issuers"} if any(issuer.client_secret for issuer in settings.issuers) else set()
+    said = any(one.client_secret and not one.client_secret_file for one in settings.issuers)
+    secrets |= {"issuers"} if said else set()
     secrets |= {"backends"} if any(backend.api_key for backend in settings.backends) else set()
     return any(settings.source(name) == "file" for name in secrets)
 

@@ -195,7 +195,7 @@ def test_prometheus_and_alertmanager_take_their_configurations() -> None:
 
 
 def test_shell_checks_out() -> None:
-    scripts = [DEPLOY / "compose" / "prepare", DEPLOY / "images" / "pin"]
+    scripts = [DEPLOY / "compose" / "prepare", DEPLOY / "compose" / "trial", DEPLOY / "images" / "pin"]
     done = subprocess.run(
         [Path(sys.executable).with_name("shellcheck"), *scripts], capture_output=True, text=True, check=False
     )

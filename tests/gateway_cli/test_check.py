@@ -173,3 +173,14 @@ def test_serve_refuses_what_check_finds(file: Path) -> None:
     result = CliRunner().invoke(app, ["serve", "--config", str(file)])
     assert "backends.a.api_key_env: the variable 'NOT' is not set" in str(result.exception)
     assert getattr(result.exception, "exit_code", None) == 2
+
+
+def test_a_file_that_only_names_where_a_providers_secret_is_may_be_read_by_all(file: Path) -> None:
+    file.chmod(0o644)
+    secret = file.with_name("client_secret")
+    secret.write_text("hush")
+    issuer = "issuers:\n- issuer: https://login.example.com\n  client_id: sekisho\n"
+    named = f"public_url: https://ai.example.com\n{issuer}  client_secret_file: {secret}\n"
+    assert [one for one in findings(file, named) if one["subject"] == str(file)] == []
+    (told,) = [one for one in findings(file, f"{issuer}  client_secret: hush\n") if one["subject"] == str(file)]
+    assert "holds secrets" in told["found"]
