@@ -181,7 +181,13 @@ def test_versions_are_those_of_the_project() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert (chart["version"], chart["appVersion"]) == (version, version)
     images = {containers(each)[0]["image"] for each in workloads(example("cpu")).values()}
-    assert {f"sekisho/gateway:{version}", f"sekisho/engine:{version}"} <= images
+    compose = yaml.safe_load((ROOT / "deploy" / "compose" / "compose.yaml").read_text("utf-8"))["services"]
+    valkey = compose["valkey"]["image"].split("@")[1]
+    assert images == {
+        f"sekisho-gateway:{version}",
+        f"sekisho-engine-cpu:{version}",
+        f"docker.io/valkey/valkey@{valkey}",
+    }
 
 
 def test_the_readme_describes_every_value_with_its_default() -> None:
