@@ -74,7 +74,8 @@ GROWING = """async kind => {
     added.push(count);
   }
   live.finish(text);
-  return { early: Math.max(...added.slice(2, 8)), late: Math.max(...added.slice(-8)), text: place.textContent };
+  const long = place.classList.contains("long");
+  return { early: Math.max(...added.slice(2, 8)), late: Math.max(...added.slice(-8)), text: place.textContent, long };
 }"""
 
 
@@ -185,6 +186,7 @@ async def test_a_long_answer_costs_no_more_a_token_than_a_short_one(open_chat: O
     for kind in ("blocks", "list", "table", "code"):
         grown = await page.evaluate(GROWING, kind)
         assert 0 <= grown["late"] <= grown["early"] + 2, kind
+        assert grown["long"] == (kind == "blocks"), "only what has many blocks is laid out in part"
         assert "undefined" not in grown["text"]
 
 
