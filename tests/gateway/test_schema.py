@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,7 +14,7 @@ from gateway.errors import StoreAway
 from gateway.store import keys, schema
 from gateway.store.redis import Store
 from gateway.store.schema import MIGRATIONS, Migration, WrongSchema
-from tests.gateway.conftest import StartDoor, eventually
+from tests.gateway.conftest import RunningDoor, StartDoor, eventually
 
 LIST = "{sekisho}:test"
 Step = Callable[[Store, bytes], Awaitable[bytes]]
@@ -65,7 +66,8 @@ async def test_data_of_the_time_before_versions_is_migrated_once(store: Store) -
 async def test_of_many_gateways_that_start_at_once_one_migrates_and_the_others_wait(store: Store) -> None:
     await with_old_data(store)
     gateways = [store.beside() for _ in range(5)]
-    await asyncio.gather(*(schema.agree(gateway, TWO) for gateway in gateways))
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(schema.agree(gateway, TWO) for gateway in gateways))
     assert (await version_of(store), await done(store)) == (3, ["a1", "a2", "b1"])
     for gateway in gateways:
         await gateway.aclose()
@@ -160,20 +162,29 @@ class Late:
         monkeypatch.setattr(schema, "agree", agree_later)
 
 
+@asynccontextmanager
+async def another(door: RunningDoor) -> AsyncIterator[Store]:
+    """The store of a second door."""
+    app = App(door.settings, {"fake": door.backend})
+    await app.open()
+    try:
+        assert app.door is not None
+        yield app.door.store
+    finally:
+        await app.aclose()
+
+
 async def test_a_door_that_opened_without_redis_lets_nobody_in_before_it_has_looked(
     start_door: StartDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     door = await start_door()
     late = Late(monkeypatch)
-    second = App(door.settings, {"fake": door.backend})
-    await second.open()
-    assert second.door is not None
-    with pytest.raises(StoreAway):
-        await second.door.store.command("PING")
-    late.away = False
-    await eventually(lambda: second.door is not None and not second.door.store.away)
-    assert await second.door.store.command("PING") == b"PONG"
-    await second.aclose()
+    async with another(door) as held:
+        with pytest.raises(StoreAway):
+            await held.command("PING")
+        late.away = False
+        await eventually(lambda: not held.away)
+        assert await held.command("PING") == b"PONG"
 
 
 async def test_a_door_that_finds_newer_data_later_stays_shut(
@@ -181,12 +192,9 @@ async def test_a_door_that_finds_newer_data_later_stays_shut(
 ) -> None:
     door = await start_door()
     late = Late(monkeypatch)
-    second = App(door.settings, {"fake": door.backend})
-    await second.open()
-    await schema.put(store, 7)
-    late.away = False
-    await eventually(lambda: any(record.levelno == logging.CRITICAL for record in caplog.records))
-    assert second.door is not None
-    with pytest.raises(StoreAway):
-        await second.door.store.command("PING")
-    await second.aclose()
+    async with another(door) as held:
+        await schema.put(store, 7)
+        late.away = False
+        await eventually(lambda: any(record.levelno == logging.CRITICAL for record in caplog.records))
+        with pytest.raises(StoreAway):
+            await held.command("PING")
