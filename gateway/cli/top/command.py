@@ -24,7 +24,7 @@ def top(
     ] = "",
     interval: Annotated[float, typer.Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="One picture, as where this is no terminal.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One object: activity, queue, backends.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object: activity, queue, backends, alerts.")] = False,
 ) -> None:
     """Who runs and waits, how quick it is and what fails: live, as htop shows a machine. ? tells the keys."""
     if not api_key:

@@ -173,7 +173,7 @@ async def test_where_there_is_no_terminal_one_picture_is_printed(start_door: Sta
 async def test_as_json_it_is_what_the_admin_api_answers(start_door: StartDoor) -> None:
     door = await start_door()
     found = json.loads((await top("--url", door.url, "--json")).stdout)
-    assert sorted(found) == ["activity", "backends", "queue"]
+    assert sorted(found) == ["activity", "alerts", "backends", "queue"]
     assert (found["activity"]["object"], found["queue"]["object"]) == ("activity", "queue")
     assert [one["name"] for one in found["backends"]] == ["fake"]
 
