@@ -35,6 +35,7 @@ OPERATIONS_BY_NAME = {found.ok().definition.raw["operationId"]: found.ok() for f
 MAY_REFUSE = {
     "backends.add": "groups of an engine inside the house, a URL without a host that can be",
     "users.create": "an issuer that is not in the settings",
+    "aliases.put": "the name of a model, a model that is an alias itself, a path that holds control characters",
     "groups.put": "a path that holds control characters",
     "keys.create": "an owner who does not exist, a network that is none, a time that has passed",
     "keys.change": "a network that is none, a time that has passed",
@@ -88,11 +89,13 @@ def known(served: str) -> dict[str, str]:
 
     make("POST", "/service-accounts", {"name": "known"})
     make("PUT", "/groups/known", {})
+    make("PUT", "/aliases/known", {"model": "fake"})
     make("PUT", "/policies/known", {"requests_per_minute": 60})
     make("POST", "/users", {"issuer": ISSUER, "subject": "known"})
     user = next(one for one in make("GET", "/users?search=known", None)["data"] if one["subject"] == "known")
     key = make("POST", "/keys", {"name": "known", "owner": "service_account:known"})
     return {
+        "aliases": "known",
         "users": user["id"],
         "groups": "known",
         "policies": "known",
