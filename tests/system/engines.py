@@ -63,6 +63,11 @@ class Engine:
         assert self._process is not None
         self._process.wait()
 
+    def end(self) -> None:
+        """As every supervisor does, and waits."""
+        self.signal(signal.SIGTERM)
+        self.process.wait()
+
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         os.kill(self._process.pid, number)
@@ -192,6 +197,11 @@ class Gateway:
     async def backends(self) -> dict[str, Any]:
         async with self.client.get("/admin/v1/backends", raise_for_status=True) as response:
             return {one["name"]: one for one in (await response.json())["data"]}
+
+    async def order(self, name: str, use: str) -> None:
+        """As an administrator does; heeded when it returns."""
+        async with self.client.patch(f"/admin/v1/backends/{name}", json={"use": use}) as response:
+            assert response.status == 200, await response.text()
 
     async def until(self, holds: Callable[[dict[str, Any]], bool], seconds: float = 30) -> dict[str, Any]:
         """Until that is so of the backends, as administrators see them."""

@@ -190,6 +190,33 @@ async def test_an_engine_that_hangs_is_left_and_taken_back_by_and_by(start: Star
     assert shown["a"]["share"] < 1 == shown["b"]["share"]
 
 
+async def test_engines_are_restarted_one_after_the_other_and_no_client_can_tell(start: Start, place: Place) -> None:
+    gateway = await start("ab")
+    asked: list[dict[str, Any]] = []
+
+    async def keeps_asking() -> None:
+        while True:
+            asked.append(await gateway.ask_whole(question("Are you there?", 2)))
+
+    asking = [asyncio.create_task(keeps_asking()) for _ in range(3)]
+    for name, subjects in (("a", SUBJECTS[:4]), ("b", SUBJECTS[4:8])):
+        streams = Streams(gateway, subjects)
+        await streams.begun()
+        await gateway.order(name, "drained")
+        await gateway.until(lambda shown, name=name: not shown[name]["held"], LOADING_SECONDS)
+        await asyncio.to_thread(place.engines[name].end)
+        await streams.whole(place.known)
+        place.engines[name].start()
+        await place.engines[name].ready()
+        await gateway.order(name, "enabled")
+        await gateway.until(lambda shown, name=name: shown[name]["state"] == "healthy")
+    for task in asking:
+        task.cancel()
+    await asyncio.wait(asking)
+    assert {one["status"] for one in asked} == {200}
+    assert await gateway.moved("continued") + await gateway.moved("again") == 0
+
+
 async def test_an_engine_that_leaves_the_settings_finishes_what_it_has_begun(start: Start, place: Place) -> None:
     gateway = await start("ab")
     streams = Streams(gateway, SUBJECTS[:10])
