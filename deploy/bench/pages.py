@@ -43,6 +43,9 @@ from gateway.settings import load  # noqa: E402
 
 out = Console(highlight=False, soft_wrap=True).print
 FLOOR, CHAT = "/account", "/chat"  # the floor: a page of the same door with one small sheet and no script
+# What is compared, each with the floor before it: in a new tab, and in one where a page of the door is open.
+NEW = ("floor", "first visit", "later visit")
+OPEN = ("floor, open tab", "first visit, open tab")
 READY = ".composer button.primary"  # what scripts add to the field, last of all
 TOKEN = 4.5  # characters, about
 # Of everything that an answer may hold.
@@ -106,13 +109,16 @@ async def measure(url: str, link: str, rounds: int) -> None:
         browser = await playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
         session: Any = await signed_in(browser, url + link)
         out(f"{describe()}, load {load_average():.1f} before\n")
-        visits: dict[str, list[Visit]] = {name: [] for name in ("floor", "first visit", "later visit")}
+        visits: dict[str, list[Visit]] = {name: [] for name in (*NEW, *OPEN)}
         for _ in range(rounds):
             async with await browser.new_context(storage_state=session) as context:
                 visits["floor"].append(await visit(context, url + FLOOR, None))
             async with await browser.new_context(storage_state=session) as context:
                 visits["first visit"].append(await visit(context, url + CHAT, READY))
                 visits["later visit"].append(await visit(context, url + CHAT, READY))
+            for name, path, ready in zip(OPEN, (FLOOR, CHAT), (None, READY), strict=True):
+                async with await browser.new_context(storage_state=session) as context:
+                    visits[name].append(await visit(context, url + path, ready, before=url))
         show_visits(visits)
         async with await browser.new_context(storage_state=session) as context:
             show_answer(await long_answer(await context.new_page(), url + CHAT))
@@ -125,8 +131,9 @@ async def signed_in(browser: Browser, link: str) -> Any:
         return await context.storage_state()
 
 
-async def visit(context: BrowserContext, url: str, ready: str | None) -> Visit:
+async def visit(context: BrowserContext, url: str, ready: str | None, before: str = "about:blank") -> Visit:
     page = await context.new_page()
+    await page.goto(before)
     cost = await costs(page)
     sizes: list[int] = []
 
@@ -181,12 +188,13 @@ async def costs(page: Page) -> Any:
 
 
 def show_visits(visits: dict[str, list[Visit]]) -> None:
-    floor = median(one.painted for one in visits["floor"])
+    floor = 0.0
     out("| page | first paint | to the floor's | one can write | scripts | main thread | requests | bytes |")
     out("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, some in visits.items():
         of = {field: [getattr(one, field) for one in some] for field in Visit.__annotations__}
         painted = of["painted"]
+        floor = median(painted) if name in (NEW[0], OPEN[0]) else floor
         paint = f"{median(painted):.0f} ms ({min(painted):.0f} to {max(painted):.0f}) | {median(painted) / floor:.1f} x"
         times = " | ".join(f"{median(of[field]):.0f} ms" for field in ("ready", "script", "thread"))
         out(f"| {name} | {paint} | {times} | {max(of['requests'])} | {max(of['bytes'])} |")

@@ -28,10 +28,12 @@ def app_page(
         f'<title>{escape(title)} · Sekisho</title><link rel="icon" href="{files.url("icon.svg")}">{sheets}'
         # Not a module: it runs before anything is painted, so that a dark page never flashes white.
         f'<script src="{files.url("lib/first.js")}"></script>'
-        f'{_preloads(module)}<script type="module" fetchpriority="low" src="{files.url(module)}"></script></head>'
+        "</head>"
         f'<body class="app {kind}"><a class="skip" href="#main">{said("skip", language)}</a>'
         f'<header id="header">{_BRAND}</header>'
         f'<main id="main" tabindex="-1"><noscript><p>{said("no_script", language)}</p></noscript>{body}</main>'
+        # For lib/first.js, which puts it into the page once that was painted.
+        f'<template id="late">{_preloads(module)}<script type="module" src="{files.url(module)}"></script></template>'
         "</body></html>"
     )
 
@@ -40,6 +42,4 @@ def app_page(
 def _preloads(module: str) -> str:
     """What it imports is asked for at once, and not each file when the one that imports it has come."""
     files = assets()
-    return "".join(
-        f'<link rel="modulepreload" fetchpriority="low" href="{files.url(path)}">' for path in files.imports(module)
-    )
+    return "".join(f'<link rel="modulepreload" href="{files.url(path)}">' for path in files.imports(module))

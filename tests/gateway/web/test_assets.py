@@ -100,9 +100,7 @@ def test_all_that_a_module_imports_is_known_and_nothing_that_waits_for_its_need(
         assert {"lib/dom.js", "lib/words.js", "lib/header.js"} <= set(found)
         assert not [path for path in found if path.startswith("vendor/") or path not in assets().files]
         for path in found:
-            assert f'<link rel="modulepreload" fetchpriority="low" href="{assets().url(path)}">' in app_page(
-                "en", "x", f"{page}/main.js"
-            )
+            assert f'<link rel="modulepreload" href="{assets().url(path)}">' in app_page("en", "x", f"{page}/main.js")
     assert "chat/live.js" not in assets().imports("chat/main.js")
 
 

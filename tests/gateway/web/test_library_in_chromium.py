@@ -47,7 +47,7 @@ async def opened(door: RunningDoor, new_context: NewContext, **options: Any) -> 
         f"**/web/{version}/test.js", lambda route: route.fulfill(content_type="text/javascript", body=SCRIPT)
     )
     await enter(door, page, "/test-page")
-    await page.wait_for_function("window.api && document.querySelector('#header nav a')")
+    await page.wait_for_function("() => window.api && document.querySelector('#header nav a')")
     return page
 
 

@@ -186,7 +186,7 @@ async def test_a_command_is_copied_and_the_link_too(door: RunningDoor, new_conte
     # Over plain HTTP scripts have no clipboard: what would be copied is selected.
     await page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     await page.get_by_role("button", name="Copy command for vLLM").click()
-    await page.wait_for_function("getSelection().toString().startsWith('vllm serve ')")
+    await page.wait_for_function("() => getSelection().toString().startsWith('vllm serve ')")
 
 
 async def test_with_a_keyboard_alone_one_comes_from_the_header_to_the_answer(

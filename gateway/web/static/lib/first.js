@@ -13,3 +13,16 @@
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
   root.classList.toggle("list-hidden", Boolean(hidden) || matchMedia("(max-width: 50rem)").matches);
 }
+
+// All scripts come when the page was painted: forty files on their way would be in the way of that. In a tab that nobody
+// looks at nothing is painted, and they do not wait for it.
+addEventListener("DOMContentLoaded", () => {
+  const late = document.getElementById("late");
+  const load = () => {
+    if (!late.isConnected) return;
+    late.remove();
+    document.head.append(late.content);
+  };
+  requestAnimationFrame(() => setTimeout(load));
+  setTimeout(load, 300);
+});
