@@ -24,6 +24,7 @@ CONSOLE = (
     "backends",
     "users",
     "users/{user}",
+    "sessions",
     "groups",
     "service-accounts",
     "service-accounts/rag",
