@@ -21,6 +21,25 @@ if TYPE_CHECKING:
 
 AXE = Path(__file__).parents[1] / "external" / "axe"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+# Beneath /console/.
+CONSOLE_PAGES = (
+    "overview",
+    "queue",
+    "backends",
+    "users",
+    "users/{user}",
+    "sessions",
+    "groups",
+    "service-accounts",
+    "service-accounts/rag",
+    "keys",
+    "policies",
+    "policies/everyone",
+    "policies/effective?user={user}",
+    "usage",
+    "audit",
+    "settings",
+)
 NewContext = Callable[..., Awaitable["BrowserContext"]]
 
 

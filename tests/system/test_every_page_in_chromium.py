@@ -7,7 +7,7 @@ import pytest_asyncio
 from playwright.async_api import Page
 
 from gateway.identity.records import user_id
-from tests.gateway.chromium import NewContext, faults_of_access, new_context, picture
+from tests.gateway.chromium import CONSOLE_PAGES, NewContext, faults_of_access, new_context, picture
 from tests.system.browsing import Open, open_as
 from tests.system.whole import EVIL, Whole, whole
 
@@ -18,26 +18,6 @@ LOOKS = {
     "wide-light-en": {"locale": "en-GB", "color_scheme": "light", "viewport": {"width": 1920, "height": 1080}},
     "narrow-dark-ja": {"locale": "ja-JP", "color_scheme": "dark", "viewport": {"width": 320, "height": 640}},
 }
-CONSOLE = (
-    "overview",
-    "queue",
-    "backends",
-    "users",
-    "users/{user}",
-    "sessions",
-    "groups",
-    "service-accounts",
-    "service-accounts/rag",
-    "keys",
-    "policies",
-    "policies/everyone",
-    "policies/effective?user={user}",
-    "usage",
-    "audit",
-    "settings",
-)
-
-
 # What a person opens, and by what it is seen that it is all there.
 PAGES = {
     "": ".links",
@@ -46,7 +26,7 @@ PAGES = {
     "chat?c={conversation}": ".message.assistant[aria-busy=false]",
     "usage": ".limit-list li",
     "plan": ".results table",
-    **{f"console/{path}": ".page-body[aria-busy=false]" for path in CONSOLE},
+    **{f"console/{path}": ".page-body[aria-busy=false]" for path in CONSOLE_PAGES},
 }
 
 

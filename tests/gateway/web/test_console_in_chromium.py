@@ -14,7 +14,7 @@ from gateway.identity import local_link
 from gateway.identity.browser import SESSION
 from gateway.identity.records import User, user_id
 from gateway.identity.sessions import Arrival
-from tests.gateway.chromium import RULES, NewContext, enter, faults_of_access, picture
+from tests.gateway.chromium import CONSOLE_PAGES, RULES, NewContext, enter, faults_of_access, picture
 from tests.gateway.conftest import RunningDoor, ask, eventually
 from tests.gateway.signing_in import SignInDoor
 
@@ -24,24 +24,6 @@ EVIL = "<img src=x onerror=alert(1)>"
 # As a link within the console leads there.
 GO = "path => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')) }"
 ISSUER = "http://127.0.0.1:9/realm"
-PAGES = (
-    "overview",
-    "queue",
-    "backends",
-    "users",
-    "users/{user}",
-    "sessions",
-    "groups",
-    "service-accounts",
-    "service-accounts/rag",
-    "keys",
-    "policies",
-    "policies/everyone",
-    "policies/effective?user={user}",
-    "usage",
-    "audit",
-    "settings",
-)
 
 
 @pytest.fixture
@@ -444,7 +426,7 @@ async def toured(
     """What each page shows, after a look at each. may: what buttons may be called; None: anything."""
     wide = (page.viewport_size or {})["width"]
     found = []
-    for path in PAGES:
+    for path in CONSOLE_PAGES:
         await page.evaluate(GO, f"/console/{path.format(user=user)}")
         await arrived(page)
         await picture(page, f"console-{path.partition('?')[0].replace('/', '-').format(user='one')}-{name}")
