@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator
 
@@ -11,7 +12,7 @@ from hypothesis import settings
 from tests.external.provider import make_provider, provider, provider_control
 
 # Fixtures for every test.
-__all__ = ["clean_environment", "make_provider", "provider", "provider_control", "tell"]
+__all__ = ["clean_environment", "make_provider", "provider", "provider_control", "same_logging", "tell"]
 
 # Triton reads this where it is first imported. Torch could tell better whether there is a GPU, but takes seconds.
 if not any(map(os.path.exists, ("/dev/nvidia0", "/dev/kfd"))):
@@ -42,6 +43,16 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("SEKISHO_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SEKISHO_REDIS_TIMEOUT", str(REDIS_TIMEOUT))
+
+
+@pytest.fixture(autouse=True)
+def same_logging() -> Generator[None, None, None]:
+    """A command that a test calls in its own process sets up its logs, on a stream that is closed when it ends."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture
