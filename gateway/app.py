@@ -199,7 +199,7 @@ class App:
     @property
     def writes(self) -> bool:
         """Whether answers of the chat are under way, which may have no reader now."""
-        return self._opened().chat.answers.under_way > 0
+        return self._opened().chat.answers.running > 0
 
     async def end(self) -> None:
         """Whoever is still answered or waits is told that this gateway ends."""

@@ -68,11 +68,6 @@ class Answers:
     @property
     def running(self) -> int:
         """How many are being written here, whether anybody reads them or not."""
-        return len(self._running)
-
-    @property
-    def under_way(self) -> int:
-        """How many are being written, with readers or without."""
         return len(self._tasks)
 
     async def aclose(self) -> None:

@@ -17,19 +17,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from gateway.cli.console import CliError, err, note, out
-from gateway.cli.office import cell, show_json
+from gateway.cli.office import GATEWAY, GatewayUrl, cell, show_json
 
 if TYPE_CHECKING:
     from backends.base import Options
     from backends.check import Check, Outcome
 
-_URL = "http://127.0.0.1:8080"
 _COLOURS = {"ok": "green", "failed": "red", "not supported": "yellow"}
 
 app = typer.Typer(no_args_is_help=True, help="The engines behind the gateway.")
 
 
-Url = Annotated[str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")]
 ApiKey = Annotated[
     str,
     typer.Option(
@@ -49,7 +47,7 @@ class Use(StrEnum):
 
 @app.command("list")
 def list_(
-    url: Url = _URL,
+    url: GatewayUrl = GATEWAY,
     api_key: ApiKey = "",
     as_json: Annotated[bool, typer.Option("--json", help="As the admin API answers.")] = False,
 ) -> None:
@@ -75,7 +73,7 @@ def set_(
         Use | None, typer.Option(help="drained: nobody new. disabled: as if the settings did not name it.")
     ] = None,
     weight: Annotated[float | None, typer.Option(help="How quick it is beside others. 0: as the settings say.")] = None,
-    url: Url = _URL,
+    url: GatewayUrl = GATEWAY,
     api_key: ApiKey = "",
 ) -> None:
     """Drain, disable, enable or weigh an engine, at every gateway. What runs there may finish."""
@@ -89,7 +87,7 @@ def set_(
 
 
 @app.command("test")
-def attempt(name: Name, url: Url = _URL, api_key: ApiKey = "") -> None:
+def attempt(name: Name, url: GatewayUrl = GATEWAY, api_key: ApiKey = "") -> None:
     """Let a gateway ask an engine something short now. Exits with 1 if it does not answer."""
     trial = asyncio.run(_asked(url, api_key, "POST", f"/{quote(name, safe='')}/test"))
     if not trial["ok"]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.cli.console import CliError
-from gateway.cli.findings import Finding
+from gateway.cli.findings import Finding, fail, warn
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -91,23 +91,21 @@ def _data_dir(folder: Path) -> Iterator[Finding]:
         length = len(key.read_bytes())
     except FileNotFoundError:
         if not _can_be_written(folder):
-            yield Finding(
-                "data_dir", "fail", f"{folder} has no server.key yet, and cannot be written", "mend its owner and mode"
-            )
+            yield fail("data_dir", f"{folder} has no server.key yet, and cannot be written", "mend its owner and mode")
         return
     except OSError as error:
-        yield Finding("data_dir", "fail", f"{key} cannot be read ({error.strerror})", "mend its owner and mode")
+        yield fail("data_dir", f"{key} cannot be read ({error.strerror})", "mend its owner and mode")
         return
     if length != _KEY_BYTES:
-        yield Finding("data_dir", "fail", f"{key} holds {length} bytes; expected {_KEY_BYTES}", "restore it")
+        yield fail("data_dir", f"{key} holds {length} bytes; expected {_KEY_BYTES}", "restore it")
     elif _is_open(key):
-        yield Finding("data_dir", "warn", f"{key} can be read by others", f"chmod 600 {key}")
+        yield warn("data_dir", f"{key} can be read by others", f"chmod 600 {key}")
 
 
 def _files_dir(settings: Settings) -> Iterator[Finding]:
     folder = settings.files_dir or settings.data_dir / "files"
     if not _can_be_written(folder):
-        yield Finding("files_dir", "warn", f"{folder} cannot be written: nobody can store a file", "mend its mode")
+        yield warn("files_dir", f"{folder} cannot be written: nobody can store a file", "mend its mode")
 
 
 def _engine_keys(settings: Settings) -> Iterator[Finding]:
@@ -123,7 +121,7 @@ def _engine_keys(settings: Settings) -> Iterator[Finding]:
         else:
             if file is not None and _is_open(file):
                 name = f"backends.{engine.name}.api_key_file"
-                yield Finding(name, "warn", f"{file} can be read by others", f"chmod 600 {file}")
+                yield warn(name, f"{file} can be read by others", f"chmod 600 {file}")
 
 
 def _redis(at: RedisAt) -> Iterator[Finding]:
@@ -155,14 +153,18 @@ def _tracing(endpoint: str | None) -> Iterator[Finding]:
 def _sign_in(settings: Settings) -> Iterator[Finding]:
     if settings.issuers and settings.public_url is None:
         remedy = "public_url: https://ai.example.com, as browsers reach the gateway"
-        yield Finding("public_url", "warn", "is missing: nobody can sign in with a browser", remedy)
+        yield warn("public_url", "is missing: nobody can sign in with a browser", remedy)
 
 
 def _is_open(file: Path) -> bool:
     return bool(file.stat().st_mode & 0o077)
 
 
+def nearest_existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
 def _can_be_written(folder: Path) -> bool:
     """It, or where it would be made."""
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    nearest = nearest_existing(folder)
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 V = TypeVar("V", bound="Struct")
+GATEWAY = "http://127.0.0.1:8080"
+GatewayUrl = Annotated[str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")]
 Json = Annotated[bool, typer.Option("--json", help="As the admin API answers.")]
 Limit = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many at most.")]
 _TIMES = frozenset({"at", "created", "ends", "expires", "last_seen", "last_used", "previous_until", "seen"})

@@ -12,7 +12,17 @@ import typer
 from gateway.cli import datadir
 from gateway.cli.console import CliError, note, plain
 from gateway.cli.directory import RedisUrl, actor
-from gateway.cli.office import Json, Limit, gathered, in_office, in_office_on_store, show_json, show_list
+from gateway.cli.office import (
+    GATEWAY,
+    GatewayUrl,
+    Json,
+    Limit,
+    gathered,
+    in_office,
+    in_office_on_store,
+    show_json,
+    show_list,
+)
 from gateway.cli.serve import Config, load_settings
 
 if TYPE_CHECKING:
@@ -200,9 +210,7 @@ def apply(
 
 @app.command()
 def selftest(
-    url: Annotated[
-        str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")
-    ] = "http://127.0.0.1:8080",
+    url: GatewayUrl = GATEWAY,
     api_key: Annotated[str, typer.Option(envvar="SEKISHO_KEY", help="An administrator's.")] = "",
     model: Annotated[str, typer.Option(help="To ask. [default: the first that is served]")] = "",
     as_json: Json = False,

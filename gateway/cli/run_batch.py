@@ -17,6 +17,7 @@ import typer
 
 from gateway.cli import datadir
 from gateway.cli.console import CliError, note, plain
+from gateway.cli.office import GATEWAY, GatewayUrl
 from gateway.cli.progress import lines_of
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ def run_batch(
         Path, typer.Option("--input", "-i", help="JSON Lines, as the official batch API takes them.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where results go; errors go beside them.")],
-    url: Annotated[
-        str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")
-    ] = "http://127.0.0.1:8080",
+    url: GatewayUrl = GATEWAY,
     api_key: Annotated[
         str, typer.Option(envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"], help="Of whoever asks.", show_envvar=True)
     ] = "",

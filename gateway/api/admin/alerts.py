@@ -9,12 +9,12 @@ import msgspec
 
 from gateway.activity.shown import ActivityShown, shown
 from gateway.alerts import Alert, Facts, alerts
+from gateway.api.admin.backends import engines_of
 from gateway.api.admin.operation import Asked, Operation
 from gateway.errors import StoreAway
 from gateway.queueing import administration as queue
 from gateway.queueing.administration import LineShown
 from gateway.routing import administration as backends
-from gateway.routing.administration import Engines
 
 _MOST_WAITING = 1000  # of a line; the last of them waits longest
 
@@ -34,7 +34,7 @@ async def look(asked: Asked) -> Alerts:
     facts = Facts(
         away=activity is None,
         ready=door.fleet.ready,
-        backends=backends.every(Engines(door.directory, door.placing, door.fleet)),
+        backends=backends.every(engines_of(asked)),
         providers_away=[issuer for issuer, is_away in door.providers.away().items() if is_away],
         budgets=door.quotas.nearing.fullest(),
         activity=activity,

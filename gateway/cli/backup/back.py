@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -14,6 +12,7 @@ import msgspec
 from gateway.cli.backup import archive
 from gateway.cli.backup.archive import Member
 from gateway.cli.backup.contents import FILES, HEAD, REDIS, SERVER_KEY, Counts, Head, Place, read_head
+from gateway.cli.backup.whole import written
 from gateway.cli.console import CliError
 from gateway.cli.directory import actor
 
@@ -118,20 +117,12 @@ def _put_server_key(place: Place, server_key: bytes) -> None:
             return
         path.rename(path.with_name(f"server.key.{int(time.time())}"))
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _put(path, lambda target: target.write(server_key))
+    with written(path) as target:
+        target.write(server_key)
 
 
 def _put_file(place: Place, member: Member, counts: Counts) -> None:
     place.files.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _put(place.files / member.name.removeprefix(FILES), lambda target: shutil.copyfileobj(member.content, target))
+    with written(place.files / member.name.removeprefix(FILES)) as target:
+        shutil.copyfileobj(member.content, target)
     counts.add("contents of files")
-
-
-def _put(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Whole or not at all, and for this user alone."""
-    beside = path.with_name(f".{path.name}.new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
-        fill(target)
-        target.flush()
-        os.fsync(target.fileno())
-    beside.rename(path)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, TypeVar
@@ -21,6 +21,7 @@ from gateway.cli.backup import back, out
 from gateway.cli.backup.archive import Writer
 from gateway.cli.backup.contents import Counts, Head, Place
 from gateway.cli.backup.own_valkey import reached
+from gateway.cli.backup.whole import written
 from gateway.cli.console import CliError, note
 from gateway.cli.directory import RedisUrl, on_store
 
@@ -101,23 +102,14 @@ def _place(data_dir: Path | None, files_dir: Path | None) -> Place:
 
 @contextmanager
 def _written(file: str) -> Iterator[IO[bytes]]:
-    """There whole or not at all, in place of an older one."""
     if file == "-":
         yield sys.stdout.buffer
         return
-    path = Path(file)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+        with written(Path(file)) as target:
             yield target
-            target.flush()
-            os.fsync(target.fileno())
-        beside.replace(path)
     except OSError as fault:
         raise CliError(f"{file} cannot be written ({fault.strerror or fault}).") from fault
-    finally:
-        with suppress(FileNotFoundError):
-            beside.unlink()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gateway.cli.findings import Finding, ok, warn
+from gateway.cli.findings import Finding, fail, ok, warn
 
 if TYPE_CHECKING:
     from gateway.settings import BackendSettings, Settings
@@ -39,12 +39,10 @@ async def _one(engine: BackendSettings) -> Finding:
             member.serves(await member.backend.models())
     except (BackendError, TimeoutError, OSError) as error:
         why = str(error) or f"no answer within {_SECONDS:.0f} s"
-        return Finding(subject, "fail", f"{url}: {why}", "start it, or mend its url, its key, or the network between")
+        return fail(subject, f"{url}: {why}", "start it, or mend its url, its key, or the network between")
     finally:
         await member.backend.aclose()
     if not member.names:
         wanted = ", ".join(engine.models or ()) or "any"
-        return Finding(
-            subject, "fail", f"{url} serves none of what is wanted ({wanted})", "mend models, or load them there"
-        )
+        return fail(subject, f"{url} serves none of what is wanted ({wanted})", "mend models, or load them there")
     return ok(subject, f"{url} serves {', '.join(sorted(member.names)[:10])}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.cli import datadir
+from gateway.cli.checking import nearest_existing
 from gateway.cli.doctor.machine import gib
 from gateway.cli.findings import Finding, fail, ok, warn
 
@@ -22,7 +23,7 @@ def examine(folder: Path) -> Iterator[Finding]:
 
 
 def _data_dir(folder: Path) -> Finding:
-    existing = _nearest_existing(folder)
+    existing = nearest_existing(folder)
     if not os.access(existing, os.W_OK | os.X_OK):
         remedy = "mend its owner and mode, or choose another: SEKISHO_DATA_DIR or --data-dir"
         return fail("data folder", f"{existing} cannot be written", remedy)
@@ -36,7 +37,7 @@ def _data_dir(folder: Path) -> Finding:
 def _sockets(folder: Path) -> Finding:
     try:
         found = folder.lstat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ok("sockets", f"{folder}, not made yet")
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         remedy = f"remove {folder}, or choose a shorter --data-dir"
@@ -45,12 +46,8 @@ def _sockets(folder: Path) -> Finding:
 
 
 def _disk(folder: Path) -> Finding:
-    place = _nearest_existing(folder)
+    place = nearest_existing(folder)
     free = shutil.disk_usage(place).free
     if free < _LEAST_DISK:
         return warn("disk", f"{gib(free)} free at {place}", "make room: models, files and logs need it")
     return ok("disk", f"{gib(free)} free at {place}")
-
-
-def _nearest_existing(folder: Path) -> Path:
-    return next(place for place in (folder, *folder.parents) if place.exists())

@@ -34,9 +34,7 @@ def engine() -> Iterator[Finding]:
     yield _torch(torch)
     yield _native(torch)
     if fault:
-        yield Finding(
-            "GPU", "fail", fault, "mend the driver: nvidia-smi has to list the GPU before anything can use it"
-        )
+        yield fail("GPU", fault, "mend the driver: nvidia-smi has to list the GPU before anything can use it")
     elif not gpus:
         yield ok("GPU", "none from NVIDIA: the engine runs on the CPU, or on what ROCm finds")
     else:
@@ -52,11 +50,7 @@ def fit(gpus: Sequence[Gpu], torch: dict[str, Any]) -> Iterator[Finding]:
     faults = [*_build(gpus, torch)] or [*_capabilities(gpus, torch)]
     if not faults and not torch["usable"]:
         reason = torch["fault"] or "it does not say why"
-        faults = [
-            Finding(
-                "GPU and torch", "fail", f"torch finds no GPU ({reason})", "see whether CUDA_VISIBLE_DEVICES hides it"
-            )
-        ]
+        faults = [fail("GPU and torch", f"torch finds no GPU ({reason})", "see whether CUDA_VISIBLE_DEVICES hides it")]
     if not faults and not torch["triton"]:
         faults = [fail("GPU and torch", "Triton is not installed", "pip install 'sekisho[gpu]'")]
     yield from faults or [ok("GPU and torch", f"torch is built for CUDA {torch['cuda']}, and they fit")]
@@ -65,16 +59,12 @@ def fit(gpus: Sequence[Gpu], torch: dict[str, Any]) -> Iterator[Finding]:
 def _build(gpus: Sequence[Gpu], torch: dict[str, Any]) -> Iterator[Finding]:
     if torch["cuda"] is None:
         remedy = "start ./sekisho again, which takes a build for CUDA; or pip install 'sekisho[gpu]' from PyPI's torch"
-        yield Finding(
-            "GPU and torch", "fail", f"torch {torch['torch']} is not built for CUDA: the GPU is not used", remedy
-        )
+        yield fail("GPU and torch", f"torch {torch['torch']} is not built for CUDA: the GPU is not used", remedy)
         return
     needed = _DRIVERS.get(int(torch["cuda"].partition(".")[0]))
     if needed and (driver := gpus[0].driver[:2]) < needed:
         found = f"driver {_dotted(driver)} is too old for CUDA {torch['cuda']}, which torch is built for"
-        yield Finding(
-            "GPU and torch", "fail", found, f"install driver {_dotted(needed)} or newer, or a torch for an older CUDA"
-        )
+        yield fail("GPU and torch", found, f"install driver {_dotted(needed)} or newer, or a torch for an older CUDA")
 
 
 def _capabilities(gpus: Sequence[Gpu], torch: dict[str, Any]) -> Iterator[Finding]:

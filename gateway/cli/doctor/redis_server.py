@@ -80,9 +80,7 @@ def _server(told: dict[str, str], url: str) -> Finding:
     if tuple(map(int, version.split(".")[:2])) < _OLDEST:
         return fail("Redis", name, "use Redis 7.0 or newer, or Valkey")
     if told.get("role") == "slave":
-        return Finding(
-            "Redis", "fail", f"{name} is a replica, which takes no writes", "name the primary, or the Sentinels"
-        )
+        return fail("Redis", f"{name} is a replica, which takes no writes", "name the primary, or the Sentinels")
     return ok("Redis", name)
 
 
@@ -91,16 +89,13 @@ def _kept(told: dict[str, str], saves: str | None) -> Iterator[Finding]:
     subject = "Redis, what it keeps"
     if told.get("aof_enabled") == "1":
         if told.get("aof_last_write_status", "ok") != "ok":
-            yield Finding(
+            yield fail(
                 subject,
-                "fail",
                 "its last write to the append-only file failed",
                 "see its log, and the room on its disk",
             )
         elif told.get("aof_last_bgrewrite_status", "ok") != "ok":
-            yield Finding(
-                subject, "warn", "the append-only file could not be rewritten", "see its log, and the room on its disk"
-            )
+            yield warn(subject, "the append-only file could not be rewritten", "see its log, and the room on its disk")
         else:
             yield ok(subject, "an append-only file")
     elif saves:
@@ -153,9 +148,7 @@ def _data(version: int | None, fingerprint: bytes | None, data_dir: Path) -> Ite
         return  # what is wrong with the file is told with the settings
     if fingerprint is not None and not hmac.compare_digest(fingerprint, mine):
         found = f"{data_dir / 'server.key'} is not the key that the API keys in this Redis were made with"
-        yield Finding(
-            "server.key", "fail", found, "copy server.key from a gateway of this Redis, or name its data folder"
-        )
+        yield fail("server.key", found, "copy server.key from a gateway of this Redis, or name its data folder")
 
 
 async def _clock(store: Store) -> Finding:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.console import CliError, out, plain
+from gateway.cli.office import GATEWAY, GatewayUrl
 
 if TYPE_CHECKING:
     from gateway.cli.top.client import Snapshot
 
 
 def top(
-    url: Annotated[
-        str, typer.Option(envvar="SEKISHO_URL", help="Where the gateway listens.")
-    ] = "http://127.0.0.1:8080",
+    url: GatewayUrl = GATEWAY,
     api_key: Annotated[
         str, typer.Option(envvar=["SEKISHO_API_KEY", "SEKISHO_KEY"], help="An auditor's or admin's.", show_envvar=True)
     ] = "",
